@@ -1,0 +1,36 @@
+//! The rules of codeQ: what can happen to a task, in which order, and what is refused.
+//!
+//! Everything here is pure. Time, identity and randomness come in as arguments, nothing here can fail
+//! because of the outside world, and nothing here knows how tasks are kept or how they travel.
+//!
+//! Start with [`task`] (the states and the guards), then [`retry`] (what a failed attempt leads to),
+//! then [`store`] (what any storage has to promise).
+
+pub mod attempt;
+pub mod create;
+pub mod delivery;
+pub mod id;
+pub mod lease;
+pub mod limits;
+pub mod queue;
+pub mod refusal;
+pub mod result;
+pub mod retry;
+pub mod store;
+pub mod subscription;
+pub mod task;
+pub mod time;
+pub mod topic;
+
+pub use attempt::{Attempt, AttemptOutcome};
+pub use create::{Delay, NewTask};
+pub use delivery::{Delivery, DeliveryState};
+pub use id::TaskId;
+pub use lease::{Lease, Owner};
+pub use queue::{Commands, QueueKey, QueueStats};
+pub use refusal::{Failure, Refusal};
+pub use result::{Artifact, FailureReason, Outcome, ResultRecord, Status};
+pub use retry::{Backoff, BackoffPolicy};
+pub use store::Store;
+pub use task::{Body, Place, State, Task, TaskStatus};
+pub use time::Time;

@@ -1,0 +1,101 @@
+//! Queues: the pair (command, tenant), what they are called and what they count.
+
+use crate::id;
+use crate::limits;
+use crate::refusal::Refusal;
+use std::sync::Arc;
+
+/// Names one queue. The command is held lower-cased, because queues compare it without case.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QueueKey {
+    pub tenant: Arc<str>,
+    pub command: Arc<str>,
+}
+
+impl QueueKey {
+    pub fn new(tenant: &str, command: &str) -> QueueKey {
+        QueueKey { tenant: tenant.into(), command: command.to_ascii_lowercase().into() }
+    }
+
+    /// The one storage partition that this queue lives on.
+    pub fn shard(&self, shards: u32) -> u32 {
+        if shards <= 1 {
+            return 0;
+        }
+        let mut name = Vec::with_capacity(self.command.len() + 1 + self.tenant.len());
+        name.extend_from_slice(self.command.as_bytes());
+        name.push(0);
+        name.extend_from_slice(self.tenant.as_bytes());
+        id::shard_of(&name, shards)
+    }
+}
+
+/// Trims and checks a command; the case is kept.
+pub fn check_command(command: &str) -> Result<&str, Refusal> {
+    let command = command.trim();
+    let legal = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b':' | b'-');
+    if command.is_empty() || command.len() > limits::COMMAND_BYTES || !command.bytes().all(legal) {
+        return Err(Refusal::InvalidCommand);
+    }
+    Ok(command)
+}
+
+/// Which queues a claim looks at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Commands {
+    /// Every command of the tenant: highest priority first, then the earliest created head.
+    Any,
+    /// Lower-cased; the first with work wins.
+    These(Vec<Arc<str>>),
+}
+
+impl Commands {
+    pub fn these<'a>(commands: impl IntoIterator<Item = &'a str>) -> Commands {
+        Commands::These(commands.into_iter().map(|c| c.to_ascii_lowercase().into()).collect())
+    }
+}
+
+/// The counts of one queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueStats {
+    pub tenant: Arc<str>,
+    /// Spelled as in the newest create.
+    pub command: Arc<str>,
+    /// Ready tasks by priority, 0 to 9.
+    pub ready: [u64; 10],
+    pub delayed: u64,
+    pub in_progress: u64,
+    pub dead: u64,
+    pub is_paused: bool,
+    /// When the oldest ready task was created.
+    pub oldest_ready: Option<crate::Time>,
+    pub last_claim: Option<crate::Time>,
+}
+
+impl QueueStats {
+    pub fn ready_total(&self) -> u64 {
+        self.ready.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_trimmed_and_checked() {
+        assert_eq!(check_command("  Render.video:v2_x-1 "), Ok("Render.video:v2_x-1"));
+        let long = "a".repeat(129);
+        for bad in ["", "  ", "a b", "a/b", "é", "a*", long.as_str()] {
+            assert_eq!(check_command(bad), Err(Refusal::InvalidCommand), "{bad}");
+        }
+    }
+
+    #[test]
+    fn queues_compare_commands_without_case() {
+        assert_eq!(QueueKey::new("t", "Render"), QueueKey::new("t", "rENDER"));
+        assert_ne!(QueueKey::new("t", "a"), QueueKey::new("T", "a"));
+        let shard = QueueKey::new("acme", "Render").shard(4);
+        assert_eq!(shard, id::shard_of(b"render\0acme", 4));
+    }
+}

@@ -1,0 +1,117 @@
+//! The two ways to get no: a refusal (we are well, the answer is no) and a failure (something broke).
+
+use thiserror::Error;
+
+/// We are well and the answer is no. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Refusal {
+    #[error("not-found")]
+    NotFound,
+    #[error("cancelled")]
+    Cancelled,
+    #[error("lease-lost")]
+    LeaseLost,
+    #[error("not-in-progress")]
+    NotInProgress,
+    #[error("not-owner")]
+    NotOwner,
+    /// An operator's cancel came after the end.
+    #[error("not-in-progress")]
+    AlreadyTerminal,
+    /// An operator's requeue or delete of something that is not a dead letter.
+    #[error("not a dead letter")]
+    NotDead,
+    #[error("invalid body")]
+    InvalidBody,
+    #[error("invalid command")]
+    InvalidCommand,
+    #[error("invalid webhook url")]
+    InvalidWebhookUrl,
+    #[error("invalid 'runAt' (at most 366 days ahead)")]
+    RunAtTooFar,
+    #[error("invalid 'delaySeconds' (must be >= 0)")]
+    DelayNegative,
+    #[error("invalid 'delaySeconds' (must be <= 31622400)")]
+    DelayTooLong,
+    #[error("invalid idempotencyKey (max 255 bytes)")]
+    IdempotencyKeyTooLong,
+    #[error("idempotencyKey and Idempotency-Key differ")]
+    IdempotencyKeysDiffer,
+    #[error("invalid headers")]
+    InvalidHeaders,
+    #[error("payload too large")]
+    PayloadTooLarge,
+    #[error("invalid status")]
+    InvalidStatus,
+    #[error("result required when status=COMPLETED")]
+    ResultRequired,
+    #[error("error required when status=FAILED")]
+    ErrorRequired,
+    #[error("{0}")]
+    InvalidArtifact(String),
+    #[error("{0}")]
+    InvalidSubscription(&'static str),
+    #[error("not-found")]
+    SubscriptionNotFound,
+    #[error("invalid {field}: {message}")]
+    InvalidTopic { field: &'static str, message: &'static str },
+    #[error("not-found")]
+    DeliveryNotFound,
+}
+
+impl Refusal {
+    /// The stable code a program can act on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::NotFound => "task_not_found",
+            Refusal::Cancelled => "cancelled",
+            Refusal::LeaseLost => "lease_lost",
+            Refusal::NotInProgress => "not_in_progress",
+            Refusal::NotOwner => "not_owner",
+            Refusal::AlreadyTerminal => "already_terminal",
+            Refusal::NotDead => "not_dead",
+            Refusal::InvalidBody => "invalid_body",
+            Refusal::InvalidCommand => "invalid_command",
+            Refusal::InvalidWebhookUrl => "invalid_webhook_url",
+            Refusal::RunAtTooFar => "invalid_run_at",
+            Refusal::DelayNegative | Refusal::DelayTooLong => "invalid_delay",
+            Refusal::IdempotencyKeyTooLong | Refusal::IdempotencyKeysDiffer => "invalid_idempotency_key",
+            Refusal::InvalidHeaders => "invalid_headers",
+            Refusal::PayloadTooLarge => "payload_too_large",
+            Refusal::InvalidStatus => "invalid_status",
+            Refusal::ResultRequired => "result_required",
+            Refusal::ErrorRequired => "error_required",
+            Refusal::InvalidArtifact(_) => "invalid_artifact",
+            Refusal::InvalidSubscription(_) => "invalid_subscription",
+            Refusal::SubscriptionNotFound => "subscription_not_found",
+            Refusal::InvalidTopic { .. } => "invalid_topic",
+            Refusal::DeliveryNotFound => "delivery_not_found",
+        }
+    }
+}
+
+/// Something broke. What was asked may or may not have happened; asking again is safe.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Failure {
+    /// The store cannot take this now (disk full, sync failed, backend unreachable).
+    #[error("storage unavailable: {reason}")]
+    Unavailable { reason: String, outcome_unknown: bool },
+    /// The store is closing or closed.
+    #[error("the store is closed")]
+    Closed,
+    /// A record was found damaged, or an invariant does not hold.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Failure {
+    /// Nothing has happened.
+    pub fn unavailable(reason: impl Into<String>) -> Failure {
+        Failure::Unavailable { reason: reason.into(), outcome_unknown: false }
+    }
+
+    /// It may have happened.
+    pub fn unknown(reason: impl Into<String>) -> Failure {
+        Failure::Unavailable { reason: reason.into(), outcome_unknown: true }
+    }
+}

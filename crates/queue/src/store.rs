@@ -1,0 +1,201 @@
+//! What storage promises.
+//!
+//! A [`Store`] keeps tasks and everything that belongs to them. Every verb is one whole, atomic
+//! transition per item: it happens with all its index entries, result, key and callback, or not at all.
+//! Verbs take batches; items are independent and answered in order, and one item's refusal does not touch
+//! the others. An `Ok` answer is released only when everything it tells of is durable at the configured
+//! level, refusals and reads included. A [`Failure`] loses nothing that was acknowledged before; whether
+//! the failed call itself took effect may be unknown, and repeating it is safe.
+//!
+//! Not promised: an order between calls that overlap, and atomicity across the items of a batch.
+
+use crate::TaskId;
+use crate::attempt::Attempt;
+use crate::create::NewTask;
+use crate::delivery::{Delivery, DeliveryReport};
+use crate::lease::Owner;
+use crate::queue::{Commands, QueueKey, QueueStats};
+use crate::refusal::{Failure, Refusal};
+use crate::result::{Outcome, ResultRecord};
+use crate::subscription::{NewSubscription, Subscription};
+use crate::task::Task;
+use crate::time::Time;
+use crate::topic::{Policy, Topic, TopicPut};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pending answer. Dropping it gives up waiting; what was asked may still happen, except that a waiting
+/// claim then takes nothing (a task already taken for it is returned with a refund).
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+/// One answer per item.
+pub type Items<T> = Vec<Result<T, Refusal>>;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Created {
+    pub task: Task,
+    /// The idempotency key named a task that existed already.
+    pub is_replay: bool,
+}
+
+/// How long to hold a call that finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    No,
+    Until(Time),
+    /// Until something comes or the caller drops the answer.
+    Forever,
+}
+
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub tenant: Arc<str>,
+    pub commands: Commands,
+    pub owner: Arc<Owner>,
+    pub lease: Duration,
+    /// At most so many tasks; a waiting claim is answered as soon as there is one.
+    pub count: usize,
+    pub wait: Wait,
+}
+
+/// Names one attempt of one task by one caller.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub tenant: Arc<str>,
+    pub id: TaskId,
+    pub owner: Arc<Owner>,
+    /// Fencing: refuse if this is not the current attempt.
+    pub attempt: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    pub report: Report,
+    pub extend: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct Nack {
+    pub report: Report,
+    /// Above zero overrides the backoff policy.
+    pub delay_seconds: i64,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Abandon {
+    pub report: Report,
+    pub refund: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Submit {
+    pub report: Report,
+    pub outcome: Outcome,
+}
+
+/// Where a nacked or abandoned task went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returned {
+    Requeued { delay_seconds: u64 },
+    Dead,
+}
+
+/// What a producer finds when it asks for a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResultLookup {
+    NotFound,
+    /// Not terminal, also at the end of the wait.
+    Pending,
+    Done {
+        task: Task,
+        record: ResultRecord,
+    },
+}
+
+/// A task named within a tenant; a foreign id behaves like an unknown one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskRef {
+    pub tenant: Arc<str>,
+    pub id: TaskId,
+}
+
+/// Why the store does not take writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Health {
+    Ready,
+    /// Comes back by itself (disk full).
+    Unavailable(String),
+    /// Needs a restart (a failed sync).
+    Poisoned(String),
+    Closed,
+}
+
+pub trait Store: Send + Sync {
+    // Producers.
+
+    /// Stores each task and makes it claimable now or at its time. Of any number of creates with one
+    /// (tenant, command, key) exactly one makes a task; the others answer with it.
+    fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>>;
+    fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>>;
+    /// Waits for the end of the task if asked to.
+    fn result(&self, task: TaskRef, wait: Wait) -> Answer<ResultLookup>;
+
+    // Workers.
+
+    /// Lends up to `count` tasks. Empty when there is nothing (left after waiting).
+    fn claim(&self, claim: Claim) -> Answer<Vec<Task>>;
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>>;
+    fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>>;
+    fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>>;
+    /// Ends the attempt. Final state, result and callback are stored together or not at all.
+    fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>>;
+
+    // Operators.
+
+    /// The last deliveries of a task, oldest first; `None` if the task is unknown.
+    fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>>;
+    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>>;
+    /// Gives dead letters a full set of attempts again, of the old size or a new one.
+    fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>>;
+    /// Removes dead letters for good.
+    fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>>;
+    /// Removes up to `limit` completed or failed tasks whose retention ends at or before `before`.
+    fn cleanup(&self, tenant: Arc<str>, before: Time, limit: usize) -> Answer<u64>;
+    /// Claims pass a paused queue over; everything else goes on.
+    fn pause(&self, queue: QueueKey) -> Answer<QueueStats>;
+    fn resume(&self, queue: QueueKey) -> Answer<QueueStats>;
+    /// Counts of every known queue, of one tenant or of all.
+    fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>>;
+    /// Counts of one queue; zeros if it is unknown.
+    fn queue(&self, queue: QueueKey) -> Answer<QueueStats>;
+
+    // Topics, subscriptions, callbacks.
+
+    fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)>;
+    fn topic(&self, tenant: Arc<str>, name: String) -> Answer<Option<Topic>>;
+    /// Whether there was one.
+    fn delete_topic(&self, tenant: Arc<str>, name: String) -> Answer<bool>;
+    fn subscribe(&self, subscription: NewSubscription) -> Answer<Result<Subscription, Refusal>>;
+    fn renew(&self, tenant: Arc<str>, id: u128, ttl_seconds: i64) -> Answer<Result<Subscription, Refusal>>;
+    /// Every subscription that has not expired, in creation order.
+    fn subscriptions(&self) -> Answer<Vec<Subscription>>;
+    /// Removes what has expired; how many.
+    fn expire_subscriptions(&self) -> Answer<u64>;
+    /// Takes up to `limit` due callbacks; each is due again after `hold` unless reported on.
+    fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>>;
+    fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>>;
+    /// Callbacks of a tenant in id order after `after`: pending ones, or failed ones.
+    fn deliveries(&self, tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Answer<Vec<Delivery>>;
+    /// Makes a failed callback due again, with its attempts counted anew.
+    fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>>;
+
+    // The process.
+
+    fn health(&self) -> Health;
+    /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered
+    /// empty. Repeating it is harmless.
+    fn close(&self) -> Answer<()>;
+}

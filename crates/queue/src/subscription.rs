@@ -1,0 +1,126 @@
+//! Subscriptions: expiring requests for availability notifications.
+
+use crate::create::check_url;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time to live when none, or nothing positive, is asked for.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeliveryMode {
+    Fanout,
+    Group,
+    Hash,
+}
+
+impl DeliveryMode {
+    pub fn parse(word: &str) -> Result<DeliveryMode, Refusal> {
+        match word {
+            "fanout" | "broadcast" => Ok(DeliveryMode::Fanout),
+            "group" => Ok(DeliveryMode::Group),
+            "hash" => Ok(DeliveryMode::Hash),
+            _ => Err(Refusal::InvalidSubscription("invalid deliveryMode")),
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            DeliveryMode::Fanout => "fanout",
+            DeliveryMode::Group => "group",
+            DeliveryMode::Hash => "hash",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscription {
+    pub id: u128,
+    pub tenant: Arc<str>,
+    pub callback_url: Box<str>,
+    /// Lower-cased commands, or `*`.
+    pub event_types: Vec<Box<str>>,
+    pub mode: DeliveryMode,
+    pub group: Option<Box<str>>,
+    pub min_interval: Duration,
+    pub created_at: Time,
+    pub expires_at: Time,
+}
+
+/// A request that has passed the rights of its token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewSubscription {
+    pub tenant: Arc<str>,
+    pub callback_url: String,
+    pub event_types: Vec<String>,
+    pub mode: DeliveryMode,
+    pub group: Option<String>,
+    pub ttl_seconds: i64,
+    pub min_interval: Duration,
+}
+
+impl NewSubscription {
+    pub fn accept(self, id: u128, now: Time) -> Result<Subscription, Refusal> {
+        let url = check_url(Some(&self.callback_url))
+            .map_err(|()| Refusal::InvalidSubscription("invalid callback url"))?;
+        let callback_url = url.ok_or(Refusal::InvalidSubscription("callbackUrl is required"))?;
+        let group = self.group.filter(|group| !group.trim().is_empty());
+        if self.mode == DeliveryMode::Group && group.is_none() {
+            return Err(Refusal::InvalidSubscription("groupId is required"));
+        }
+        Ok(Subscription {
+            id,
+            tenant: self.tenant,
+            callback_url,
+            event_types: self.event_types.iter().map(|e| e.to_ascii_lowercase().into()).collect(),
+            mode: self.mode,
+            group: group.map(Into::into),
+            min_interval: self.min_interval,
+            created_at: now,
+            expires_at: now.plus(ttl(self.ttl_seconds)),
+        })
+    }
+}
+
+pub fn ttl(seconds: i64) -> Duration {
+    match u64::try_from(seconds) {
+        Ok(0) | Err(_) => DEFAULT_TTL,
+        Ok(seconds) => Duration::from_secs(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new() -> NewSubscription {
+        NewSubscription {
+            tenant: "t".into(),
+            callback_url: "http://h/".into(),
+            event_types: vec!["Render".into()],
+            mode: DeliveryMode::Fanout,
+            group: None,
+            ttl_seconds: 0,
+            min_interval: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn requests_are_checked_and_defaults_filled_in() {
+        let made = new().accept(7, Time::from_millis(0)).unwrap();
+        assert_eq!(made.expires_at, Time::from_millis(300_000));
+        assert_eq!(&*made.event_types[0], "render");
+        let refused = |change: fn(&mut NewSubscription)| {
+            let mut asked = new();
+            change(&mut asked);
+            asked.accept(7, Time::ZERO).unwrap_err().to_string()
+        };
+        assert_eq!(refused(|s| s.callback_url = " ".into()), "callbackUrl is required");
+        assert_eq!(refused(|s| s.callback_url = "ftp://h".into()), "invalid callback url");
+        assert_eq!(refused(|s| s.mode = DeliveryMode::Group), "groupId is required");
+        assert!(DeliveryMode::parse("broadcast").is_ok());
+        assert!(DeliveryMode::parse("multi").is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! What can happen to a task.
+//!
+//! A task is ready, delayed or running while it lives, and completed, failed, cancelled or dead
+//! afterwards. [`guard`] is the one gate in front of everything a worker may do to a running task; its
+//! order of checks is part of the contract.
+
+use crate::lease::{Lease, Owner};
+use crate::refusal::Refusal;
+use crate::time::Time;
+use crate::{TaskId, result};
+use std::sync::Arc;
+
+/// What the producer gave; never changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Body {
+    pub tenant: Arc<str>,
+    /// Spelled as the producer did.
+    pub command: Box<str>,
+    /// Exact JSON text.
+    pub payload: Box<str>,
+    pub webhook: Option<Box<str>>,
+    pub headers: Box<[(String, String)]>,
+    pub idempotency_key: Option<Box<str>>,
+    pub trace_parent: Option<Box<str>>,
+    pub trace_state: Option<Box<str>>,
+}
+
+impl Body {
+    /// Roughly what it occupies in memory.
+    pub fn bytes(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| 48 + name.len() + value.len()).sum();
+        160 + self.payload.len() + self.command.len() + headers + self.webhook.as_ref().map_or(0, |w| w.len())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Claimable. `seq` grows with every task that becomes ready: the order within a priority.
+    Ready {
+        seq: u64,
+    },
+    Delayed {
+        until: Time,
+    },
+    Running(Box<Lease>),
+    Completed,
+    Failed,
+    /// Ended by an operator.
+    Cancelled,
+    /// Ran out of attempts.
+    Dead,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaskStatus {
+    Pending,
+    InProgress,
+    Completed,
+    Failed,
+}
+
+impl TaskStatus {
+    pub fn word(self) -> &'static str {
+        match self {
+            TaskStatus::Pending => "PENDING",
+            TaskStatus::InProgress => "IN_PROGRESS",
+            TaskStatus::Completed => "COMPLETED",
+            TaskStatus::Failed => "FAILED",
+        }
+    }
+}
+
+/// The index a task is found in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    PendingList,
+    DelayedSet,
+    InProgressSet,
+    DeadLetterSet,
+    None,
+}
+
+impl Place {
+    pub fn word(self) -> &'static str {
+        match self {
+            Place::PendingList => "PENDING_LIST",
+            Place::DelayedSet => "DELAYED_ZSET",
+            Place::InProgressSet => "INPROG_SET",
+            Place::DeadLetterSet => "DLQ_SET",
+            Place::None => "NONE",
+        }
+    }
+}
+
+impl State {
+    pub fn status(&self) -> TaskStatus {
+        match self {
+            State::Ready { .. } | State::Delayed { .. } => TaskStatus::Pending,
+            State::Running(_) => TaskStatus::InProgress,
+            State::Completed => TaskStatus::Completed,
+            State::Failed | State::Cancelled | State::Dead => TaskStatus::Failed,
+        }
+    }
+
+    pub fn place(&self) -> Place {
+        match self {
+            State::Ready { .. } => Place::PendingList,
+            State::Delayed { .. } => Place::DelayedSet,
+            State::Running(_) => Place::InProgressSet,
+            State::Dead => Place::DeadLetterSet,
+            State::Completed | State::Failed | State::Cancelled => Place::None,
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self, State::Ready { .. } | State::Delayed { .. } | State::Running(_))
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        match self {
+            State::Running(lease) => Some(lease),
+            _ => None,
+        }
+    }
+}
+
+/// One task as it is at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    pub id: TaskId,
+    pub body: Arc<Body>,
+    pub priority: u8,
+    pub state: State,
+    /// Deliveries so far; with the id the fencing token. Never falls.
+    pub attempts: u32,
+    /// Deliveries that do not count against `max_attempts`.
+    pub refunds: u32,
+    pub max_attempts: u32,
+    /// The last failure text.
+    pub error: Option<Arc<str>>,
+    pub created_at: Time,
+    pub updated_at: Time,
+}
+
+impl Task {
+    pub fn used(&self) -> u32 {
+        used(self.attempts, self.refunds)
+    }
+
+    pub fn has_result(&self) -> bool {
+        !self.state.is_live()
+    }
+}
+
+/// Deliveries that count against `max_attempts`.
+pub fn used(attempts: u32, refunds: u32) -> u32 {
+    attempts.saturating_sub(refunds)
+}
+
+/// The gate in front of nack, abandon and result, and the first part of heartbeat's.
+///
+/// The caller has already found the task in its own tenant; an unknown or foreign id is
+/// [`Refusal::NotFound`] before this. Checks in order: cancelled, fencing attempt, running, owner.
+pub fn guard<'a>(
+    state: &'a State,
+    attempts: u32,
+    caller: &Owner,
+    attempt: Option<u32>,
+) -> Result<&'a Lease, Refusal> {
+    if *state == State::Cancelled {
+        return Err(Refusal::Cancelled);
+    }
+    if attempt.is_some_and(|given| given != attempts) {
+        return Err(Refusal::LeaseLost);
+    }
+    let State::Running(lease) = state else { return Err(Refusal::NotInProgress) };
+    if *lease.owner != *caller {
+        return Err(Refusal::NotOwner);
+    }
+    Ok(lease)
+}
+
+/// Heartbeat's gate: as [`guard`], and the lease must still be alive.
+pub fn guard_heartbeat(
+    state: &State,
+    attempts: u32,
+    caller: &Owner,
+    attempt: Option<u32>,
+    now: Time,
+) -> Result<(), Refusal> {
+    let lease = guard(state, attempts, caller, attempt)?;
+    if lease.until <= now {
+        return Err(Refusal::LeaseLost);
+    }
+    Ok(())
+}
+
+/// Error texts that the rules themselves write.
+pub const MAX_ATTEMPTS: &str = "MAX_ATTEMPTS";
+pub const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
+pub const CANCELLED: &str = "CANCELLED";
+
+/// The text of a nack's reason as it is kept: blank is none, long is cut.
+pub fn reason_text(reason: Option<&str>) -> Option<Arc<str>> {
+    let reason = reason.filter(|text| !text.trim().is_empty())?;
+    Some(crate::limits::cut(reason, crate::limits::ERROR_BYTES).into())
+}
+
+/// The callback body that a terminal task with a webhook sends; fixed at the transition.
+pub fn callback_body(id: TaskId, body: &Body, record: &result::ResultRecord, completed_at: &str) -> String {
+    let text = |s: &str| serde_json::Value::from(s).to_string();
+    let artifacts: Vec<String> = record
+        .artifacts
+        .iter()
+        .map(|artifact| format!("{{\"name\":{},\"url\":{}}}", text(&artifact.name), text(&artifact.url)))
+        .collect();
+    format!(
+        "{{\"taskId\":\"{id}\",\"eventType\":{},\"status\":\"{}\",\"result\":{},\"error\":{},\"artifacts\":[{}],\"completedAt\":{}}}",
+        text(&body.command),
+        record.status.word(),
+        record.result.as_deref().unwrap_or("null"),
+        text(record.error.as_deref().unwrap_or("")),
+        artifacts.join(","),
+        text(completed_at),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(owner: &Owner, until: i64) -> State {
+        let lease =
+            Lease { owner: Arc::new(owner.clone()), until: Time::from_millis(until), claimed_at: Time::ZERO };
+        State::Running(Box::new(lease))
+    }
+
+    #[test]
+    fn guards_are_checked_in_the_contract_order() {
+        let me = Owner::new("s", "w");
+        let other = Owner::new("s", "w2");
+        let mine = running(&me, 100);
+        for (state, attempt, caller, expected) in [
+            (State::Cancelled, Some(9), &other, Err(Refusal::Cancelled)),
+            (State::Completed, Some(9), &other, Err(Refusal::LeaseLost)),
+            (State::Completed, Some(2), &other, Err(Refusal::NotInProgress)),
+            (State::Ready { seq: 1 }, None, &me, Err(Refusal::NotInProgress)),
+            (State::Dead, None, &me, Err(Refusal::NotInProgress)),
+            (mine.clone(), Some(1), &other, Err(Refusal::LeaseLost)),
+            (mine.clone(), Some(2), &other, Err(Refusal::NotOwner)),
+            (mine.clone(), None, &other, Err(Refusal::NotOwner)),
+            (mine.clone(), Some(2), &me, Ok(())),
+        ] {
+            assert_eq!(guard(&state, 2, caller, attempt).map(|_| ()), expected, "{state:?} {attempt:?}");
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_needs_a_living_lease() {
+        let me = Owner::new("s", "w");
+        let state = running(&me, 100);
+        let beat = |now| guard_heartbeat(&state, 1, &me, None, Time::from_millis(now));
+        assert_eq!(beat(99), Ok(()));
+        assert_eq!(beat(100), Err(Refusal::LeaseLost));
+    }
+
+    #[test]
+    fn subject_and_worker_id_both_make_the_owner() {
+        let state = running(&Owner::new("s", "w"), 100);
+        assert_eq!(guard(&state, 1, &Owner::new("s2", "w"), None), Err(Refusal::NotOwner));
+    }
+
+    #[test]
+    fn the_callback_body_of_the_worked_example() {
+        let body = Body {
+            tenant: "acme".into(),
+            command: "render_video".into(),
+            payload: "1".into(),
+            webhook: None,
+            headers: Box::new([]),
+            idempotency_key: None,
+            trace_parent: None,
+            trace_state: None,
+        };
+        let record = result::ResultRecord {
+            status: result::Status::Completed,
+            result: Some("{\"ok\":true}".into()),
+            error: None,
+            failure_reason: None,
+            artifacts: Vec::new(),
+            completed_at: Time::from_millis(1_772_366_405_250),
+        };
+        let id = TaskId::parse("5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11").unwrap();
+        let text = callback_body(id, &body, &record, &record.completed_at.to_utc());
+        assert_eq!(text.len(), 184);
+        assert_eq!(
+            text,
+            "{\"taskId\":\"5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11\",\"eventType\":\"render_video\",\"status\":\"COMPLETED\",\"result\":{\"ok\":true},\"error\":\"\",\"artifacts\":[],\"completedAt\":\"2026-03-01T12:00:05.25Z\"}"
+        );
+    }
+
+    #[test]
+    fn blank_reasons_are_none_and_long_ones_are_cut() {
+        assert_eq!(reason_text(Some("  ")), None);
+        assert_eq!(reason_text(None), None);
+        assert_eq!(reason_text(Some(&"x".repeat(9000))).unwrap().len(), 8192);
+    }
+}

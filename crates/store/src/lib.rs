@@ -1,0 +1,14 @@
+//! Where codeQ keeps its tasks.
+//!
+//! [`local`] is the embedded store: one directory, one process, a journal that is the truth and a tree
+//! behind it. `memory` is the same owner without a journal. Both keep the promises of
+//! [`codeq_queue::Store`], and `testing` holds the exam that proves it for any store.
+
+pub mod clock;
+pub mod local;
+pub mod rules;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use rules::Rules;
