@@ -197,5 +197,5 @@ pub trait Store: Send + Sync {
     fn health(&self) -> Health;
     /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered
     /// empty. Repeating it is harmless.
-    fn close(&self) -> Answer<()>;
+    fn close(self: Arc<Self>) -> Answer<()>;
 }

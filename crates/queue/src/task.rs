@@ -207,7 +207,7 @@ pub fn reason_text(reason: Option<&str>) -> Option<Arc<str>> {
 }
 
 /// The callback body that a terminal task with a webhook sends; fixed at the transition.
-pub fn callback_body(id: TaskId, body: &Body, record: &result::ResultRecord, completed_at: &str) -> String {
+pub fn callback_body(id: TaskId, command: &str, record: &result::ResultRecord, completed_at: &str) -> String {
     let text = |s: &str| serde_json::Value::from(s).to_string();
     let artifacts: Vec<String> = record
         .artifacts
@@ -216,7 +216,7 @@ pub fn callback_body(id: TaskId, body: &Body, record: &result::ResultRecord, com
         .collect();
     format!(
         "{{\"taskId\":\"{id}\",\"eventType\":{},\"status\":\"{}\",\"result\":{},\"error\":{},\"artifacts\":[{}],\"completedAt\":{}}}",
-        text(&body.command),
+        text(command),
         record.status.word(),
         record.result.as_deref().unwrap_or("null"),
         text(record.error.as_deref().unwrap_or("")),
@@ -272,16 +272,6 @@ mod tests {
 
     #[test]
     fn the_callback_body_of_the_worked_example() {
-        let body = Body {
-            tenant: "acme".into(),
-            command: "render_video".into(),
-            payload: "1".into(),
-            webhook: None,
-            headers: Box::new([]),
-            idempotency_key: None,
-            trace_parent: None,
-            trace_state: None,
-        };
         let record = result::ResultRecord {
             status: result::Status::Completed,
             result: Some("{\"ok\":true}".into()),
@@ -291,7 +281,7 @@ mod tests {
             completed_at: Time::from_millis(1_772_366_405_250),
         };
         let id = TaskId::parse("5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11").unwrap();
-        let text = callback_body(id, &body, &record, &record.completed_at.to_utc());
+        let text = callback_body(id, "render_video", &record, &record.completed_at.to_utc());
         assert_eq!(text.len(), 184);
         assert_eq!(
             text,

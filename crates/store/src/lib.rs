@@ -6,8 +6,9 @@
 
 pub mod clock;
 pub mod local;
+pub mod memory;
 pub mod rules;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -1,0 +1,29 @@
+//! `codeq bench`: figures of this machine, with ratios taken in one run.
+
+mod journal;
+mod meter;
+mod report;
+mod restart;
+mod store;
+
+#[derive(clap::Subcommand)]
+pub enum Bench {
+    /// The store alone: full cycles against the bare journal.
+    Store(store::StoreBench),
+    /// Fills a store and waits to be killed; used by `bench store --restart`.
+    #[command(hide = true)]
+    Fill(restart::Fill),
+    /// Opens a store and tells how long it took; used by `bench store --restart`.
+    #[command(hide = true)]
+    Open(restart::Open),
+}
+
+impl Bench {
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Bench::Store(bench) => bench.run(),
+            Bench::Fill(fill) => fill.run(),
+            Bench::Open(open) => open.run(),
+        }
+    }
+}

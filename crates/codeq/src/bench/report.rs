@@ -1,0 +1,132 @@
+//! Rows for people and for programs. Every bench uses the same form.
+
+use super::meter::{Used, rss_mb};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::io::IsTerminal;
+
+#[derive(Serialize, Clone, Default)]
+pub struct Row {
+    pub name: String,
+    pub in_flight: usize,
+    pub per_second: f64,
+    pub cpu_us: f64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub max_us: u64,
+    /// Written to the disk per unit of work.
+    pub bytes: u64,
+    pub rss_mb: f64,
+    /// Against the ceiling of the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_p99_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<f64>,
+}
+
+impl Row {
+    pub fn new(name: &str, in_flight: usize, count: u64, used: &Used, latencies: &Histogram<u64>) -> Row {
+        let each = |total: f64| if count == 0 { 0.0 } else { total / count as f64 };
+        Row {
+            name: name.to_owned(),
+            in_flight,
+            per_second: (count as f64 / used.elapsed.as_secs_f64()).round(),
+            cpu_us: (each(used.cpu.as_secs_f64() * 1e6) * 100.0).round() / 100.0,
+            p50_us: latencies.value_at_quantile(0.5),
+            p99_us: latencies.value_at_quantile(0.99),
+            p999_us: latencies.value_at_quantile(0.999),
+            max_us: latencies.max(),
+            bytes: each(used.written as f64) as u64,
+            rss_mb: rss_mb().round(),
+            ..Row::default()
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Machine {
+    cores: usize,
+    model: String,
+    kernel: String,
+    memory_mb: u64,
+    directory: String,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    machine: Machine,
+    rows: &'a [Row],
+}
+
+fn machine(directory: &str) -> Machine {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())).unwrap_or_default()
+    };
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    Machine {
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        model: field(&read("/proc/cpuinfo"), "model name"),
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        memory_mb: memory.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) / 1024,
+        directory: directory.to_owned(),
+    }
+}
+
+/// Tells on a terminal what is going on; says nothing to a file.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[2K{text}");
+    }
+}
+
+pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
+    progress("");
+    let machine = machine(directory);
+    if json {
+        println!("{}", serde_json::to_string(&Report { machine, rows })?);
+        return Ok(());
+    }
+    println!("{} x {}, {} MB, Linux {}", machine.cores, machine.model, machine.memory_mb, machine.kernel);
+    println!(
+        "{:<12} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
+        "name", "backlog", "flight", "per sec", "cpu us", "p50 us", "p99 us", "p999 us", "max us", "bytes", "rss MB", "ratio"
+    );
+    for row in rows {
+        let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let backlog = row.backlog.map_or_else(|| "-".to_owned(), |backlog| backlog.to_string());
+        print!(
+            "{:<12} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
+            row.name,
+            backlog,
+            row.in_flight,
+            row.per_second,
+            row.cpu_us,
+            row.p50_us,
+            row.p99_us,
+            row.p999_us,
+            row.max_us,
+            row.bytes,
+            row.rss_mb,
+            ratio
+        );
+        let extra = [
+            row.open_ms.map(|ms| format!("open {ms} ms")),
+            row.drain_ms.map(|ms| format!("drained in {ms} ms")),
+            row.claim_p99_us.map(|us| format!("claim p99 {us} us")),
+            row.disk_mb.map(|mb| format!("disk {mb} MB")),
+        ];
+        println!("  {}", extra.into_iter().flatten().collect::<Vec<_>>().join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! What a transition means for the tree. The feeder gathers changes and writes them in large batches.
+
+use super::records::{Counters, Final, IdemKey, QueueRow, Seed};
+use codeq_queue::{Attempt, QueueKey, State, Time};
+use std::sync::Arc;
+
+pub enum Change {
+    Created { no: u64, seed: Seed },
+    State { no: u64, image: Box<Image> },
+    Final(Arc<Final>),
+    /// A dead letter lives again: its row moves back to the live ones.
+    Reopened { no: u64, seed: Box<Seed>, image: Box<Image>, expires: Time, key: Option<IdemKey> },
+    Removed { no: u64, expires: Time, is_dead: bool, key: Option<IdemKey> },
+    Record { key: Vec<u8>, value: Option<Vec<u8>> },
+    Queue { queue: QueueKey, row: Option<QueueRow> },
+}
+
+/// The changing part of a live task after a transition.
+pub struct Image {
+    pub updated_at: Time,
+    pub attempts: u32,
+    pub refunds: u32,
+    pub max_attempts: u32,
+    pub state: State,
+    /// `None` keeps the last one.
+    pub error: Option<Arc<str>>,
+    /// Attempts that ended here, or all of them if `is_whole`.
+    pub attempts_ended: Vec<Attempt>,
+    /// Error and history are all there is, not additions to what the tree has.
+    pub is_whole: bool,
+}
+
+/// The changes of one group, durable in the journal at `position`.
+pub struct Fed {
+    pub position: u64,
+    pub changes: Vec<Change>,
+    pub counters: Counters,
+}

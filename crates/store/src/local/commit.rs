@@ -1,0 +1,149 @@
+//! Group commit: many commands, one sync.
+//!
+//! The owner gathers a group and hands it over; this thread writes it, syncs once and sends every answer
+//! that sync covered. While it syncs the owner gathers the next group, so there is no timer to tune.
+//!
+//! Promise: an answer is sent only after everything it tells of is durable. After a failed write or sync
+//! nothing is ever sent again: the store is poisoned until it is opened anew, because a sync that failed
+//! once proves nothing when it succeeds later.
+
+use super::change::Fed;
+use super::feeder::Trough;
+use super::inbox::Inbox;
+use super::journal::Write;
+use super::records::Counters;
+use super::shard::Group;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+/// A group on its way to the disk. Without a write it only waits for the groups before it.
+pub struct Commit {
+    pub write: Option<Write>,
+    pub group: Group,
+    pub counters: Counters,
+}
+
+#[derive(Default)]
+struct Slot {
+    next: Option<Commit>,
+    is_busy: bool,
+    is_closed: bool,
+    /// A buffer to gather the next group in.
+    spare: Option<Vec<u8>>,
+}
+
+pub struct Committer {
+    slot: Mutex<Slot>,
+    handed: Condvar,
+    finished: Condvar,
+    durable: AtomicU64,
+    poison: OnceLock<String>,
+    /// The owner sleeps with a gathered group and wants to know when it can hand it over.
+    pub owner_waits: AtomicBool,
+}
+
+impl Committer {
+    pub fn new(durable: u64) -> Committer {
+        Committer {
+            slot: Mutex::new(Slot::default()),
+            handed: Condvar::new(),
+            finished: Condvar::new(),
+            durable: AtomicU64::new(durable),
+            poison: OnceLock::new(),
+            owner_waits: AtomicBool::new(false),
+        }
+    }
+
+    /// The highest position known to be durable.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub fn poison(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        !self.lock().is_busy
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slot> {
+        self.slot.lock().expect("no one panics holding the slot")
+    }
+
+    /// Hands a group over, waiting for the one before. Gives a used buffer back.
+    pub fn hand(&self, commit: Commit) -> Option<Vec<u8>> {
+        let mut slot = self.lock();
+        while slot.is_busy {
+            slot = self.finished.wait(slot).expect("no one panics holding the slot");
+        }
+        slot.next = Some(commit);
+        slot.is_busy = true;
+        let spare = slot.spare.take();
+        drop(slot);
+        self.handed.notify_one();
+        spare
+    }
+
+    pub fn close(&self) {
+        let mut slot = self.lock();
+        slot.is_closed = true;
+        drop(slot);
+        self.handed.notify_one();
+    }
+
+    fn next(&self) -> Option<Commit> {
+        let mut slot = self.lock();
+        loop {
+            if let Some(commit) = slot.next.take() {
+                return Some(commit);
+            }
+            if slot.is_closed {
+                return None;
+            }
+            slot = self.handed.wait(slot).expect("no one panics holding the slot");
+        }
+    }
+
+    fn finish(&self, spare: Option<Vec<u8>>, inbox: &Inbox) {
+        let mut slot = self.lock();
+        slot.is_busy = false;
+        slot.spare = spare.or(slot.spare.take());
+        drop(slot);
+        self.finished.notify_one();
+        if self.owner_waits.swap(false, Ordering::AcqRel) {
+            inbox.nudge();
+        }
+    }
+
+    /// The thread: until closed and empty.
+    pub fn run(&self, sync: bool, inbox: &Inbox, trough: &Arc<Trough>) {
+        while let Some(Commit { write, group, counters }) = self.next() {
+            if self.poison.get().is_some() {
+                drop(group);
+                self.finish(None, inbox);
+                continue;
+            }
+            let written = write.as_ref().map_or(Ok(()), |write| write.perform(sync));
+            if let Err(error) = written {
+                let _ = self.poison.set(format!("writing the journal failed: {error}"));
+                tracing::error!(op = "journal", err = %error, "storage error");
+                drop(group);
+                self.finish(None, inbox);
+                continue;
+            }
+            let position = write.as_ref().map(|write| write.position);
+            if let Some(position) = position {
+                self.durable.store(position, Ordering::Release);
+            }
+            // The next group can be on its way while these answers are sent.
+            self.finish(write.map(Write::into_buffer), inbox);
+            for release in group.releases {
+                release();
+            }
+            if let Some(position) = position {
+                trough.push(Fed { position, changes: group.changes, counters });
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Journal entries: what happened, in absolute terms.
+//!
+//! An entry tells the outcome of one transition, not the request, so replay never decides anything and a
+//! later change of the rules cannot change the past. A frame of the journal holds any number of entries.
+
+use super::codec::{Corrupt, Reader, Writer};
+use super::parts;
+use super::records::{Final, IdemKey};
+use codeq_queue::{
+    AttemptOutcome, Body, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State, Time,
+};
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    Created {
+        no: u64,
+        tail: u64,
+        at: Time,
+        body: Arc<Body>,
+        priority: u8,
+        max_attempts: u32,
+        /// Ready or delayed.
+        state: State,
+    },
+    Claimed {
+        no: u64,
+        at: Time,
+        attempts: u32,
+        owner: Arc<Owner>,
+        until: Time,
+    },
+    Extended {
+        no: u64,
+        at: Time,
+        until: Time,
+    },
+    /// A running attempt ended without a result; the task is ready or delayed again.
+    Returned {
+        no: u64,
+        at: Time,
+        outcome: AttemptOutcome,
+        refunds: u32,
+        state: State,
+        /// `None` keeps the last one.
+        error: Option<Arc<str>>,
+    },
+    Promoted {
+        no: u64,
+        at: Time,
+        seq: u64,
+    },
+    Ended(Box<Ended>),
+    /// A dead letter lives again.
+    Reopened {
+        no: u64,
+        at: Time,
+        seq: u64,
+        refunds: u32,
+        max_attempts: u32,
+        /// The dead letter itself. Not written: replay takes it from where it lies.
+        letter: Option<Arc<Final>>,
+    },
+    /// A finished task or a dead letter is gone before its time.
+    Removed {
+        no: u64,
+        at: Time,
+        expires: Time,
+        /// Set for a dead letter.
+        dead_in: Option<QueueKey>,
+        key: Option<IdemKey>,
+    },
+    Paused {
+        queue: QueueKey,
+        is_paused: bool,
+    },
+    /// A topic or a subscription.
+    Record {
+        key: Vec<u8>,
+        value: Option<Vec<u8>>,
+    },
+    DeliveryMoved {
+        id: u128,
+        state: DeliveryState,
+        attempts: u32,
+        error: Option<Arc<str>>,
+    },
+    DeliveryDone {
+        id: u128,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    pub no: u64,
+    pub at: Time,
+    pub state: State,
+    /// How the running attempt ended; `None` if none was running.
+    pub outcome: Option<AttemptOutcome>,
+    /// `None` keeps the last one.
+    pub error: Option<Arc<str>>,
+    pub record: Arc<ResultRecord>,
+    /// When the record goes; `Time::MAX` is never.
+    pub expires: Time,
+    pub delivery: Option<Arc<Delivery>>,
+}
+
+fn write_queue(w: &mut Writer, queue: &QueueKey) {
+    w.text(&queue.tenant);
+    w.text(&queue.command);
+}
+
+fn read_queue(r: &mut Reader) -> Result<QueueKey, Corrupt> {
+    Ok(QueueKey { tenant: r.text()?.into(), command: r.text()?.into() })
+}
+
+impl Entry {
+    pub fn write(&self, buffer: &mut Vec<u8>) {
+        let w = &mut Writer(buffer);
+        match self {
+            Entry::Created { no, tail, at, body, priority, max_attempts, state } => {
+                head(w, 1, *no, *at);
+                w.fixed(*tail);
+                w.byte(*priority);
+                w.number(u64::from(*max_attempts));
+                parts::write_state(w, state);
+                parts::write_body(w, body);
+            }
+            Entry::Claimed { no, at, attempts, owner, until } => {
+                head(w, 2, *no, *at);
+                w.number(u64::from(*attempts));
+                parts::write_owner(w, owner);
+                w.time(*until);
+            }
+            Entry::Extended { no, at, until } => {
+                head(w, 3, *no, *at);
+                w.time(*until);
+            }
+            Entry::Returned { no, at, outcome, refunds, state, error } => {
+                head(w, 4, *no, *at);
+                parts::write_outcome(w, *outcome);
+                w.number(u64::from(*refunds));
+                parts::write_state(w, state);
+                w.optional_text(error.as_deref());
+            }
+            Entry::Promoted { no, at, seq } => {
+                head(w, 5, *no, *at);
+                w.number(*seq);
+            }
+            Entry::Ended(ended) => ended.write(w),
+            Entry::Reopened { no, at, seq, refunds, max_attempts, letter: _ } => {
+                head(w, 7, *no, *at);
+                w.number(*seq);
+                w.number(u64::from(*refunds));
+                w.number(u64::from(*max_attempts));
+            }
+            Entry::Removed { no, at, expires, dead_in, key } => {
+                head(w, 8, *no, *at);
+                w.time(*expires);
+                w.option(dead_in.as_ref(), write_queue);
+                w.option(key.as_ref(), |w, key| w.bytes(key));
+            }
+            Entry::Paused { queue, is_paused } => {
+                w.byte(9);
+                write_queue(w, queue);
+                w.byte(u8::from(*is_paused));
+            }
+            Entry::Record { key, value } => {
+                w.byte(10);
+                w.bytes(key);
+                w.option(value.as_deref(), |w, value| w.bytes(value));
+            }
+            Entry::DeliveryMoved { id, state, attempts, error } => {
+                w.byte(11);
+                w.wide(*id);
+                parts::write_delivery_state(w, *state);
+                w.number(u64::from(*attempts));
+                w.optional_text(error.as_deref());
+            }
+            Entry::DeliveryDone { id } => {
+                w.byte(12);
+                w.wide(*id);
+            }
+        }
+    }
+
+    pub fn read(r: &mut Reader) -> Result<Entry, Corrupt> {
+        Ok(match r.byte()? {
+            1 => Entry::Created {
+                no: r.number()?,
+                at: r.time()?,
+                tail: r.fixed()?,
+                priority: r.byte()?,
+                max_attempts: r.small()?,
+                state: parts::read_state(r)?,
+                body: Arc::new(parts::read_body(r)?),
+            },
+            2 => Entry::Claimed {
+                no: r.number()?,
+                at: r.time()?,
+                attempts: r.small()?,
+                owner: parts::read_owner(r)?,
+                until: r.time()?,
+            },
+            3 => Entry::Extended { no: r.number()?, at: r.time()?, until: r.time()? },
+            4 => Entry::Returned {
+                no: r.number()?,
+                at: r.time()?,
+                outcome: parts::read_outcome(r)?,
+                refunds: r.small()?,
+                state: parts::read_state(r)?,
+                error: r.optional_shared()?,
+            },
+            5 => Entry::Promoted { no: r.number()?, at: r.time()?, seq: r.number()? },
+            6 => Entry::Ended(Box::new(Ended::read(r)?)),
+            7 => Entry::Reopened {
+                no: r.number()?,
+                at: r.time()?,
+                seq: r.number()?,
+                refunds: r.small()?,
+                max_attempts: r.small()?,
+                letter: None,
+            },
+            8 => Entry::Removed {
+                no: r.number()?,
+                at: r.time()?,
+                expires: r.time()?,
+                dead_in: r.option(read_queue)?,
+                key: r.option(|r| Ok(r.bytes()?.into()))?,
+            },
+            9 => Entry::Paused { queue: read_queue(r)?, is_paused: r.byte()? != 0 },
+            10 => Entry::Record { key: r.bytes()?.to_vec(), value: r.option(|r| Ok(r.bytes()?.to_vec()))? },
+            11 => Entry::DeliveryMoved {
+                id: r.wide()?,
+                state: parts::read_delivery_state(r)?,
+                attempts: r.small()?,
+                error: r.optional_shared()?,
+            },
+            12 => Entry::DeliveryDone { id: r.wide()? },
+            _ => return Err(Corrupt("unknown entry")),
+        })
+    }
+}
+
+impl Ended {
+    fn write(&self, w: &mut Writer) {
+        head(w, 6, self.no, self.at);
+        parts::write_state(w, &self.state);
+        w.option(self.outcome.as_ref(), |w, outcome| parts::write_outcome(w, *outcome));
+        w.optional_text(self.error.as_deref());
+        parts::write_record(w, &self.record);
+        w.time(self.expires);
+        w.option(self.delivery.as_deref(), parts::write_delivery);
+    }
+
+    fn read(r: &mut Reader) -> Result<Ended, Corrupt> {
+        Ok(Ended {
+            no: r.number()?,
+            at: r.time()?,
+            state: parts::read_state(r)?,
+            outcome: r.option(parts::read_outcome)?,
+            error: r.optional_shared()?,
+            record: Arc::new(parts::read_record(r)?),
+            expires: r.time()?,
+            delivery: r.option(parts::read_delivery)?.map(Arc::new),
+        })
+    }
+}
+
+fn head(w: &mut Writer, mark: u8, no: u64, at: Time) {
+    w.byte(mark);
+    w.number(no);
+    w.time(at);
+}
+
+/// Bytes of the three entries that one cycle of create, claim and complete writes; for benches.
+pub fn sample_cycle(payload: usize, result: usize) -> [usize; 3] {
+    let at = Time::from_millis(1_700_000_000_000);
+    let body = Body {
+        tenant: "bench".into(),
+        command: "cycle".into(),
+        payload: "p".repeat(payload).into(),
+        webhook: None,
+        headers: Box::new([]),
+        idempotency_key: None,
+        trace_parent: None,
+        trace_state: None,
+    };
+    let state = State::Ready { seq: 1 << 20 };
+    let (no, tail, body) = (1 << 20, 1, Arc::new(body));
+    let created = Entry::Created { no, tail, at, body, priority: 0, max_attempts: 5, state };
+    let owner = Arc::new(Owner::new("bench", "worker-100"));
+    let claimed = Entry::Claimed { no, at, attempts: 1, owner, until: at };
+    let record = ResultRecord {
+        status: codeq_queue::Status::Completed,
+        result: Some("r".repeat(result).into()),
+        error: None,
+        failure_reason: None,
+        artifacts: Vec::new(),
+        completed_at: at,
+    };
+    let ended = Ended {
+        no,
+        at,
+        state: State::Completed,
+        outcome: Some(AttemptOutcome::Completed),
+        error: None,
+        record: Arc::new(record),
+        expires: at,
+        delivery: None,
+    };
+    [created, claimed, Entry::Ended(Box::new(ended))].map(|entry| {
+        let mut bytes = Vec::new();
+        entry.write(&mut bytes);
+        bytes.len()
+    })
+}

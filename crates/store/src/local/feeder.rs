@@ -1,0 +1,225 @@
+//! Feeding the tree: durable changes are gathered, folded and written in large batches.
+//!
+//! A task that was created and finished between two batches writes only its final record. Every batch is
+//! exactly the state at one journal position and carries it, so recovery replays what is younger. Nothing
+//! that answers a caller waits for this thread; when it falls behind, creates wait for room in memory.
+
+use super::change::Fed;
+use super::folding::Fold;
+use super::library::Library;
+use super::records::{DEAD_EXPIRY, dead_expiry_key};
+use super::shard::Links;
+use super::tree::Space;
+use crate::clock::Clock;
+use crate::rules::Rules;
+use codeq_queue::Time;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// A batch is written when this much waits for it ...
+const BATCH_BYTES: usize = 24 << 20;
+/// ... or this long.
+const BATCH_AGE: Duration = Duration::from_secs(2);
+/// How often the tree is cared for.
+const CARE: Duration = Duration::from_secs(1);
+/// How long to wait before a failed batch is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Dead letters removed per round.
+const REMOVED_AT_ONCE: usize = 1000;
+
+#[derive(Default)]
+struct Line {
+    fed: Vec<Fed>,
+    flushes: Vec<oneshot::Sender<()>>,
+    is_nudged: bool,
+    is_closed: bool,
+}
+
+/// The line in front of the feeder.
+#[derive(Default)]
+pub struct Trough {
+    line: Mutex<Line>,
+    signal: Condvar,
+    /// Why the tree cannot be written at present.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Trough {
+    pub fn push(&self, fed: Fed) {
+        self.lock().fed.push(fed);
+        self.signal.notify_one();
+    }
+
+    /// Completes when everything pushed before is in the tree.
+    pub fn flush(&self) -> oneshot::Receiver<()> {
+        let (done, flushed) = oneshot::channel();
+        self.lock().flushes.push(done);
+        self.signal.notify_one();
+        flushed
+    }
+
+    pub fn nudge(&self) {
+        self.lock().is_nudged = true;
+        self.signal.notify_one();
+    }
+
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.signal.notify_one();
+    }
+
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().expect("no one panics holding the trouble").clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().expect("no one panics holding the trough")
+    }
+}
+
+pub struct Feeder {
+    pub trough: Arc<Trough>,
+    pub links: Arc<Links>,
+    pub clock: Arc<dyn Clock>,
+    pub rules: Rules,
+    /// Told which journal position the tree has.
+    pub released: Box<dyn Fn(u64) + Send>,
+    pub fold: Fold,
+}
+
+impl Feeder {
+    /// Runs until the trough is closed and everything in it is in the tree, or cannot be.
+    pub fn run(mut self) {
+        let _ = rustix::process::nice(5);
+        let mut waiting_since: Option<Instant> = None;
+        let mut cared = Instant::now();
+        let mut cleaned = self.clock.now();
+        loop {
+            let patience = waiting_since.map_or(CARE, |since| BATCH_AGE.saturating_sub(since.elapsed())).min(CARE);
+            let line = self.wait(patience);
+            let (is_closed, is_idle) = (line.is_closed, line.fed.is_empty());
+            for fed in line.fed {
+                self.fold.add(fed);
+            }
+            if waiting_since.is_none() && !self.fold.is_empty() {
+                waiting_since = Some(Instant::now());
+            }
+            let is_old = waiting_since.is_some_and(|since| since.elapsed() >= BATCH_AGE);
+            if self.fold.bytes() >= BATCH_BYTES || is_old || is_closed || !line.flushes.is_empty() {
+                if !self.flush(is_closed) {
+                    return;
+                }
+                waiting_since = None;
+                for done in line.flushes {
+                    let _ = done.send(());
+                }
+            }
+            if is_closed {
+                return;
+            }
+            if cared.elapsed() >= CARE || line.is_nudged {
+                cared = Instant::now();
+                self.care(is_idle);
+            }
+            if self.clock.now().since(cleaned) >= self.rules.cleanup_interval {
+                cleaned = self.clock.now();
+                waiting_since = waiting_since.filter(|_| !self.clean());
+            }
+        }
+    }
+
+    fn wait(&self, patience: Duration) -> Line {
+        let mut line = self.trough.lock();
+        if line.fed.is_empty() && line.flushes.is_empty() && !line.is_closed && !line.is_nudged {
+            let woken = self.trough.signal.wait_timeout(line, patience);
+            line = woken.expect("no one panics holding the trough").0;
+        }
+        let is_closed = line.is_closed;
+        let taken = std::mem::take(&mut *line);
+        line.is_closed = is_closed;
+        taken
+    }
+
+    /// Writes everything gathered. Tries until it succeeds; false if the store closes meanwhile.
+    fn flush(&mut self, is_closing: bool) -> bool {
+        while !self.fold.is_empty() {
+            let batch = self.fold.batch(&self.links.library, self.clock.now());
+            let position = self.fold.position();
+            let written = batch.and_then(|batch| {
+                let committed = self.links.library.tree.commit(batch);
+                committed.map_err(|error| codeq_queue::Failure::unavailable(error.to_string()))
+            });
+            match written {
+                Ok(()) => {
+                    self.fold.clear(self.clock.now());
+                    self.set_trouble(None);
+                    (self.released)(position);
+                    self.links.inbox.post(move |turn| turn.shard.retire(position));
+                }
+                Err(error) => {
+                    tracing::error!(op = "tree", err = %error, "storage error");
+                    self.set_trouble(Some(error.to_string()));
+                    // The journal has it all; the next open replays it.
+                    if is_closing || self.trough.lock().is_closed {
+                        return false;
+                    }
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+        true
+    }
+
+    fn set_trouble(&self, trouble: Option<String>) {
+        let mut current = self.trough.trouble.lock().expect("no one panics holding the trouble");
+        if *current != trouble {
+            *current = trouble;
+            drop(current);
+            self.links.inbox.nudge();
+        }
+    }
+
+    fn care(&self, is_idle: bool) {
+        let tree = &self.links.library.tree;
+        let now = self.clock.now().millis();
+        if tree.buckets().first().is_some_and(|end| *end <= now)
+            && let Err(error) = tree.drop_buckets(now)
+        {
+            tracing::error!(op = "retention", err = %error, "storage error");
+        }
+        if is_idle && let Err(error) = tree.upkeep() {
+            tracing::error!(op = "upkeep", err = %error, "storage error");
+        }
+    }
+
+    /// Removes dead letters and failed callbacks whose time is over. True if everything was flushed.
+    fn clean(&mut self) -> bool {
+        self.links.inbox.post(|turn| turn.forget_failed_deliveries());
+        if self.rules.dead_retention.is_none() || !self.flush(false) {
+            return false;
+        }
+        let due = expired(&self.links.library, self.clock.now());
+        if !due.is_empty() {
+            let generation = self.links.generation.load(std::sync::atomic::Ordering::Acquire);
+            self.links.inbox.post(move |turn| {
+                let (reply, _) = oneshot::channel();
+                turn.remove_all(due, generation, reply);
+            });
+        }
+        true
+    }
+}
+
+fn expired(library: &Library, now: Time) -> Vec<Arc<super::records::Final>> {
+    let mut numbers = Vec::new();
+    let end = dead_expiry_key(now.plus(Duration::from_millis(1)), 0);
+    let mut visit = |key: &[u8], _: &[u8]| {
+        numbers.extend(key.get(9..17).and_then(|no| no.try_into().ok()).map(u64::from_be_bytes));
+        numbers.len() < REMOVED_AT_ONCE
+    };
+    if let Err(error) = library.tree.scan(Space::Record, &[DEAD_EXPIRY], Some(&end), &mut visit) {
+        tracing::error!(op = "retention", err = %error, "storage error");
+    }
+    numbers.into_iter().filter_map(|no| library.last(no, now).ok().flatten().map(Arc::new)).collect()
+}

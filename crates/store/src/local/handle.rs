@@ -1,0 +1,112 @@
+//! What the rest of the store knows of a running shard, and how it talks to it.
+
+use super::commit::Committer;
+use super::feeder::Trough;
+use super::inbox::{Job, Lane};
+use super::journal::Journal;
+use super::open::Threads;
+use super::shard::{Links, Reply, Turn};
+use codeq_queue::Failure;
+use codeq_queue::store::Health;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot;
+
+pub struct ShardHandle {
+    pub links: Arc<Links>,
+    pub trough: Arc<Trough>,
+    pub committer: Option<Arc<Committer>>,
+    pub journal: Option<Arc<Journal>>,
+    /// Creates wait while more than this waits for the tree.
+    pub unsettled_limit: usize,
+    /// Ends the thread that prepares segments.
+    pub stop: Arc<AtomicBool>,
+    pub threads: Mutex<Threads>,
+}
+
+impl ShardHandle {
+    fn poison(&self) -> Option<&str> {
+        self.committer.as_ref().and_then(|committer| committer.poison())
+    }
+
+    /// What it means that a job or its answer was dropped.
+    pub fn failure(&self) -> Failure {
+        self.poison().map_or(Failure::Closed, Failure::unknown)
+    }
+
+    pub fn health(&self) -> Health {
+        match (self.poison(), self.trough.trouble()) {
+            (Some(reason), _) => Health::Poisoned(reason.to_owned()),
+            (None, Some(reason)) => Health::Unavailable(reason),
+            (None, None) => Health::Ready,
+        }
+    }
+
+    /// Runs `act` on the owner's thread and waits for its answer to be durable.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        bytes: usize,
+        act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
+    ) -> Result<T, Failure> {
+        let permit = self.links.inbox.permit(lane).await.ok_or_else(|| self.failure())?;
+        let (reply, answer) = oneshot::channel();
+        let act = Box::new(move |turn: &mut Turn<'_>| {
+            act(turn, reply);
+            drop(permit);
+        });
+        self.links.inbox.post_job(Job { act, bytes });
+        answer.await.unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    /// Runs `read` on a reading thread.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let links = self.links.clone();
+        self.links.readers.submit(move || {
+            let _ = reply.send(read(&links));
+        });
+        answer.await.unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    /// Waits while too much waits for the tree. When the tree is in trouble the owner turns writers away.
+    pub async fn room(&self) {
+        loop {
+            let freed = self.links.room.notified();
+            let used = self.links.unsettled_bytes.load(Ordering::Relaxed);
+            if used < self.unsettled_limit || self.trough.trouble().is_some() || self.poison().is_some() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.links.generation.load(Ordering::Acquire)
+    }
+
+    /// Blocks until everything is durable and the threads have ended: first who decides, then who syncs,
+    /// then who feeds the tree.
+    pub fn close(&self) {
+        let mut threads = self.threads.lock().expect("no one panics holding the threads");
+        self.links.inbox.close();
+        join(threads.own.take());
+        join(threads.commit.take());
+        self.trough.close();
+        join(threads.feed.take());
+        self.stop.store(true, Ordering::Release);
+        if let Some(journal) = &self.journal {
+            journal.wake();
+        }
+        join(threads.prepare.take());
+    }
+}
+
+fn join(thread: Option<std::thread::JoinHandle<()>>) {
+    if thread.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("a thread of the store has panicked");
+    }
+}

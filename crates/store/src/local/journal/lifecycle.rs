@@ -1,0 +1,246 @@
+//! The segments' lifecycle: ready, active, used, free, and ready again.
+//!
+//! All disk work is done in `prepare`, outside the lock that the appender takes, so that taking a spare
+//! never waits for the disk. A segment becomes ready only when its blocks, its name and its header are
+//! durable.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Options;
+use super::segment::{self, Header};
+use crate::local::files::{File, Files};
+
+/// The segment files and what each is good for. Shared between the owner of the
+/// `Appender` and the thread that prepares segments in the background.
+pub struct Journal {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) options: Options,
+    pub(super) epoch: u32,
+    pub(super) key: u64,
+    /// The last position of earlier epochs.
+    pub(super) base: u64,
+    /// Held through each step of preparation, so that spares become ready in the order of their numbers.
+    pub(super) turn: Mutex<()>,
+    pub(super) shared: Mutex<Shared>,
+    pub(super) room: Condvar,
+    pub(super) work: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) ready: VecDeque<Ready>,
+    /// Full segments, oldest first.
+    pub(super) used: VecDeque<Used>,
+    pub(super) free: Vec<Free>,
+    /// Size of every segment file in the directory.
+    pub(super) sizes: BTreeMap<String, u64>,
+    pub(super) next_sequence: u64,
+    pub(super) next_number: u64,
+    pub(super) released: u64,
+    /// Why no spare could be made, until one was.
+    pub(super) failure: Option<String>,
+    /// The last step failed; trying again at once would only spin.
+    pub(super) stalled: bool,
+    /// Something happened that the background thread should look at.
+    pub(super) poked: bool,
+}
+
+/// Header written and synced, no frame in it yet.
+pub(super) struct Ready {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn File>,
+}
+
+/// Holds frames that are still needed.
+pub(super) struct Used {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn File>,
+    pub(super) last: u64,
+}
+
+/// Holds nothing that is needed.
+pub(super) struct Free {
+    pub(super) name: String,
+    /// Absent if the file has to be filled (again) before use.
+    pub(super) file: Option<Arc<dyn File>>,
+}
+
+enum Step {
+    Make(Free, Header),
+    Discard(Free),
+    Idle,
+}
+
+impl Journal {
+    /// Everything up to `applied` is durable elsewhere: segments that hold nothing newer become free.
+    pub fn release(&self, applied: u64) {
+        let mut shared = self.shared();
+        shared.released = shared.released.max(applied);
+        let mut freed = false;
+        while shared.used.front().is_some_and(|used| used.last <= applied) {
+            let used = shared.used.pop_front().expect("there is a first one");
+            shared.free_file(used.name, used.file, self.options.segment_bytes);
+            freed = true;
+        }
+        if freed {
+            shared.poked = true;
+            self.work.notify_all();
+        }
+    }
+
+    /// One step of background work: makes one spare ready or deletes one surplus file. True if there is
+    /// more to do. A failure to make a spare is remembered for `NoRoom::Failed` until one succeeds.
+    pub fn prepare(&self) -> io::Result<bool> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = self.shared().next_step(self);
+        let outcome = match step {
+            Step::Make(free, header) => self.make_ready(free, header),
+            Step::Discard(free) => self.discard(free),
+            Step::Idle => Ok(()),
+        };
+        let mut shared = self.shared();
+        shared.stalled = outcome.is_err();
+        outcome.map(|()| shared.has_work(&self.options))
+    }
+
+    /// Where the background thread sleeps until a spare was taken, a segment was freed, `wake` was
+    /// called, or the time is over. Returns at once if there is work, unless the last step failed.
+    pub fn wait_for_work(&self, timeout: Duration) {
+        let asleep =
+            |shared: &mut Shared| !shared.poked && (shared.stalled || !shared.has_work(&self.options));
+        let (mut shared, _) = self
+            .work
+            .wait_timeout_while(self.shared(), timeout, asleep)
+            .unwrap_or_else(PoisonError::into_inner);
+        shared.poked = false;
+    }
+
+    /// Ends a `wait_for_work` now, or the next one at once.
+    pub fn wake(&self) {
+        self.shared().poked = true;
+        self.work.notify_all();
+    }
+
+    /// What the segment files take up.
+    pub fn disk_bytes(&self) -> u64 {
+        self.shared().sizes.values().sum()
+    }
+
+    /// Segment files in the directory, in whatever state.
+    pub fn segments(&self) -> usize {
+        self.shared().sizes.len()
+    }
+
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_ready(&self, free: Free, header: Header) -> io::Result<()> {
+        let name = free.name.clone();
+        let outcome = self.filled(free).and_then(|file| {
+            let written = file.write_at(&header.encode(self.key), 0).and_then(|()| self.sync(&*file));
+            written.inspect_err(|_| {
+                self.shared().free.push(Free { name: name.clone(), file: Some(Arc::clone(&file)) });
+            })?;
+            Ok(file)
+        });
+        let mut shared = self.shared();
+        let outcome = match outcome {
+            Ok(file) => {
+                shared.ready.push_back(Ready { name, file });
+                shared.failure = None;
+                Ok(())
+            }
+            Err(error) => {
+                let path = self.files.path_of(&name);
+                shared.failure = Some(format!("{}: {error}", path.display()));
+                Err(error)
+            }
+        };
+        self.room.notify_all();
+        outcome
+    }
+
+    /// The file, with all its blocks allocated and its name durable.
+    fn filled(&self, free: Free) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = free.file {
+            return Ok(file);
+        }
+        self.fill(&free.name).inspect_err(|_| {
+            // A half-made file only holds on to space that others may need to free more.
+            let gone = self.files.remove(&free.name).is_ok();
+            let mut shared = self.shared();
+            if gone {
+                shared.sizes.remove(&free.name);
+            } else if shared.sizes.contains_key(&free.name) {
+                shared.free.push(free);
+            }
+        })
+    }
+
+    fn fill(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let bytes = self.options.segment_bytes;
+        let present = self.shared().sizes.get(name).copied().unwrap_or(0);
+        if self.files.free_bytes()?.saturating_add(present) < bytes {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "no space for another journal segment"));
+        }
+        let file = self.files.create(name)?;
+        self.shared().sizes.insert(name.to_owned(), bytes);
+        segment::fill(&*file, bytes)?;
+        self.sync(&*file)?;
+        if self.options.sync {
+            self.files.sync_dir()?;
+        }
+        Ok(file)
+    }
+
+    /// The name has to be gone for good before its sequence number can be given out again.
+    fn discard(&self, free: Free) -> io::Result<()> {
+        if let Err(error) = self.files.remove(&free.name) {
+            self.shared().free.push(free);
+            return Err(error);
+        }
+        self.shared().sizes.remove(&free.name);
+        if self.options.sync { self.files.sync_dir() } else { Ok(()) }
+    }
+
+    fn sync(&self, file: &dyn File) -> io::Result<()> {
+        if self.options.sync { file.sync_data() } else { Ok(()) }
+    }
+}
+
+impl Shared {
+    fn has_work(&self, options: &Options) -> bool {
+        self.ready.len() < options.spares || self.free.len() > options.keep_free
+    }
+
+    fn next_step(&mut self, journal: &Journal) -> Step {
+        if self.ready.len() >= journal.options.spares {
+            let surplus = self.free.len() > journal.options.keep_free;
+            return if surplus { self.free.pop().map_or(Step::Idle, Step::Discard) } else { Step::Idle };
+        }
+        let filled = self.free.iter().position(|free| free.file.is_some());
+        let free = match filled.or(self.free.len().checked_sub(1)) {
+            Some(index) => self.free.swap_remove(index),
+            None => self.new_file(),
+        };
+        let (sequence, floor) = (self.next_sequence, self.released);
+        self.next_sequence += 1;
+        Step::Make(free, Header { sequence, floor, epoch: journal.epoch, base: journal.base })
+    }
+
+    fn new_file(&mut self) -> Free {
+        let name = segment::name_of(self.next_number);
+        self.next_number += 1;
+        Free { name, file: None }
+    }
+
+    /// A file of another size, from before the option changed, is made anew.
+    pub(super) fn free_file(&mut self, name: String, file: Arc<dyn File>, segment_bytes: u64) {
+        let reusable = self.sizes.get(&name) == Some(&segment_bytes);
+        self.free.push(Free { name, file: reusable.then_some(file) });
+    }
+}

@@ -1,0 +1,130 @@
+//! The manifest of a data directory: what it is, how many shards it has, its secrets, its epoch.
+//!
+//! A few lines of text and a checksum, replaced as a whole. The epoch rises at every open, so that nothing
+//! written by an earlier process can be taken for new.
+
+use super::files::Files;
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+pub const NAME: &str = "manifest";
+const DRAFT: &str = "manifest.new";
+pub const FORMAT: u32 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manifest {
+    pub shards: u32,
+    pub epoch: u32,
+    /// Makes ids of numbers.
+    pub id_key: u64,
+    /// Seeds the journal's checksums.
+    pub journal_key: u64,
+}
+
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    #[error("{}: {source}", .file.display())]
+    Io { file: PathBuf, source: io::Error },
+    #[error("{} is damaged at offset {offset}: {reason}", .file.display())]
+    Damaged { file: PathBuf, offset: usize, reason: &'static str },
+    #[error("{} has format {found}; this build reads up to {FORMAT}", .file.display())]
+    Newer { file: PathBuf, found: u32 },
+}
+
+impl Manifest {
+    fn text(&self) -> String {
+        let Manifest { shards, epoch, id_key, journal_key } = self;
+        let mut text = format!(
+            "codeq {FORMAT}\nshards {shards}\nepoch {epoch}\nid-key {id_key:016x}\njournal-key {journal_key:016x}\n"
+        );
+        let hash = xxh3_64(text.as_bytes());
+        let _ = writeln!(text, "hash {hash:016x}");
+        text
+    }
+
+    fn parse(text: &str) -> Result<Manifest, (usize, &'static str)> {
+        let mut offset = 0;
+        let mut field = |name: &str| {
+            let at = offset;
+            let line = text[at..].lines().next().ok_or((at, "a line is missing"))?;
+            offset = (at + line.len() + 1).min(text.len());
+            let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
+            value.map(|value| (at, value)).ok_or((at, "an unexpected line"))
+        };
+        let decimal = |(at, value): (usize, &str)| value.parse::<u32>().map_err(|_| (at, "not a number"));
+        let hex = |(at, value): (usize, &str)| u64::from_str_radix(value, 16).map_err(|_| (at, "not a number"));
+        field("codeq")?;
+        let shards = decimal(field("shards")?)?;
+        let epoch = decimal(field("epoch")?)?;
+        let id_key = hex(field("id-key")?)?;
+        let journal_key = hex(field("journal-key")?)?;
+        let (at, hash) = field("hash")?;
+        if u64::from_str_radix(hash, 16) != Ok(xxh3_64(&text.as_bytes()[..at])) {
+            return Err((at, "the checksum does not match"));
+        }
+        Ok(Manifest { shards, epoch, id_key, journal_key })
+    }
+
+    /// `None` if there is none.
+    pub fn read(files: &dyn Files) -> Result<Option<Manifest>, ManifestError> {
+        let file = files.path_of(NAME);
+        let io = |source| ManifestError::Io { file: file.clone(), source };
+        if !files.list().map_err(io)?.iter().any(|name| name == NAME) {
+            return Ok(None);
+        }
+        let handle = files.open(NAME).map_err(io)?;
+        let mut bytes = vec![0; usize::try_from(handle.len().map_err(io)?).unwrap_or(0).min(4096)];
+        let count = handle.read_at(&mut bytes, 0).map_err(io)?;
+        let damaged = |offset, reason| ManifestError::Damaged { file: file.clone(), offset, reason };
+        let text = std::str::from_utf8(&bytes[..count])
+            .map_err(|error| damaged(error.valid_up_to(), "not text"))?;
+        let format = text.lines().next().and_then(|line| line.strip_prefix("codeq ")?.parse::<u32>().ok());
+        match format {
+            Some(found) if found > FORMAT => return Err(ManifestError::Newer { file, found }),
+            Some(FORMAT) => {}
+            _ => return Err(damaged(0, "not a manifest")),
+        }
+        Manifest::parse(text).map(Some).map_err(|(offset, reason)| damaged(offset, reason))
+    }
+
+    /// Replaces the manifest; it is the new one or the old one after a crash, never a mixture.
+    pub fn write(&self, files: &dyn Files) -> Result<(), ManifestError> {
+        let replace = || {
+            let draft = files.create(DRAFT)?;
+            draft.write_at(self.text().as_bytes(), 0)?;
+            draft.sync_data()?;
+            files.rename(DRAFT, NAME)?;
+            files.sync_dir()
+        };
+        replace().map_err(|source| ManifestError::Io { file: files.path_of(NAME), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: Manifest = Manifest { shards: 4, epoch: 9, id_key: 0xabc, journal_key: u64::MAX };
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Manifest::parse(&MANIFEST.text()), Ok(MANIFEST));
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let text = MANIFEST.text();
+        for at in 0..text.len() - 1 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8(bytes).unwrap();
+            let is_format = at < "codeq 1\n".len();
+            assert!(is_format || Manifest::parse(&changed).is_err(), "byte {at}");
+        }
+        assert!(Manifest::parse("").is_err());
+        assert!(Manifest::parse(&text[..text.len() / 2]).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! The embedded store: one directory, one process, nothing to operate.
+//!
+//! Each shard has one [`owner`] thread that decides, a [`journal`] that is the truth, and a [`tree`] behind
+//! it for what must outlive memory. The way of a command: [`inbox`] -> [`owner`] (rules, one journal entry
+//! per transition) -> [`commit`] (one sync for all that waits, then the answers) -> [`feeder`] (rows for
+//! the tree, in large batches) -> segments are recycled.
+
+mod catalogue;
+mod change;
+mod codec;
+mod commit;
+mod entry;
+mod feeder;
+pub mod files;
+mod folding;
+mod handle;
+mod ids;
+mod inbox;
+pub mod journal;
+mod library;
+mod load;
+mod manifest;
+mod open;
+mod owner;
+mod parted;
+mod parts;
+mod readers;
+mod records;
+mod shard;
+mod routes;
+mod slots;
+mod store;
+pub mod tree;
+mod verify;
+
+pub use entry::sample_cycle;
+pub use open::{Durability, LocalOptions, OpenError, Parts, ShardParts, assemble, open};
+pub use shard::Limits;
+pub use store::LocalStore;
+pub use verify::{Verified, verify};

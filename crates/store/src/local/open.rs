@@ -1,0 +1,383 @@
+//! Opening a data directory, and starting the threads of its shards.
+
+use super::change::Fed;
+use super::commit::Committer;
+use super::feeder::{Feeder, Trough};
+use super::files::{DiskFiles, Files};
+use super::folding::Fold;
+use super::ids::IdKey;
+use super::inbox::Inbox;
+use super::journal::{self, Journal};
+use super::library::Library;
+use super::load::{self, LoadError};
+use super::manifest::{self, Manifest, ManifestError};
+use super::owner::{Owner, Sink};
+use super::readers::Readers;
+use super::shard::{Limits, Links, Shard};
+use super::handle::ShardHandle;
+use super::store::LocalStore;
+use super::tree::memory::MemoryTree;
+use super::tree::{self, Tree, TreeError};
+use crate::clock::{Clock, SystemClock};
+use crate::rules::Rules;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::Notify;
+
+const LOCK: &str = "LOCK";
+/// Below this much free space nothing is written; the tree needs room to give room back.
+const LOW_SPACE: u64 = 64 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Answers wait for the disk.
+    Fsync,
+    /// Answers wait for the operating system: a power loss may take the newest ones.
+    Os,
+}
+
+#[derive(Clone)]
+pub struct LocalOptions {
+    pub path: PathBuf,
+    pub rules: Rules,
+    /// Fixed when the directory is made.
+    pub shards: u32,
+    pub durability: Durability,
+    pub clock: Arc<dyn Clock>,
+    pub segment_bytes: u64,
+    pub limits: Limits,
+    pub low_space: u64,
+}
+
+impl LocalOptions {
+    pub fn new(path: impl Into<PathBuf>) -> LocalOptions {
+        LocalOptions {
+            path: path.into(),
+            rules: Rules::default(),
+            shards: 1,
+            durability: Durability::Fsync,
+            clock: Arc::new(SystemClock),
+            segment_bytes: journal::Options::default().segment_bytes,
+            limits: Limits::default(),
+            low_space: LOW_SPACE,
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("data directory is in use: {}", .0.display())]
+    InUse(PathBuf),
+    #[error("not a codeQ data directory: {}", .0.display())]
+    Foreign(PathBuf),
+    #[error("numShards is {found} for this data directory, config says {configured}")]
+    Shards { found: u32, configured: u32 },
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{}: {source}", .file.display())]
+    Io { file: PathBuf, source: io::Error },
+}
+
+pub fn at(file: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
+    move |source| OpenError::Io { file: file.to_path_buf(), source }
+}
+
+/// What a store is put together from. Tests put doubles in.
+pub struct Parts {
+    pub shards: Vec<ShardParts>,
+    pub manifest: Manifest,
+    /// Held as long as the store lives.
+    pub lock: Option<File>,
+}
+
+pub struct ShardParts {
+    /// `None`: nothing is journalled.
+    pub files: Option<Arc<dyn Files>>,
+    pub tree: Arc<dyn Tree>,
+}
+
+impl Parts {
+    pub fn in_memory(shards: u32) -> Parts {
+        let part = || ShardParts { files: None, tree: Arc::new(MemoryTree::new()) };
+        Parts { shards: (0..shards).map(|_| part()).collect(), manifest: fresh(shards), lock: None }
+    }
+
+    /// Parts over given files and trees, one pair a shard. `epoch` must rise with every opening.
+    pub fn doubles(shards: Vec<ShardParts>, epoch: u32) -> Parts {
+        let count = u32::try_from(shards.len()).expect("a handful of shards");
+        Parts { shards, manifest: Manifest { shards: count, epoch, id_key: 1, journal_key: 2 }, lock: None }
+    }
+}
+
+fn fresh(shards: u32) -> Manifest {
+    Manifest { shards, epoch: 0, id_key: rand::random(), journal_key: rand::random() }
+}
+
+pub fn shard_directory(path: &Path, index: u32) -> PathBuf {
+    path.join(format!("shard-{index:02}"))
+}
+
+/// Takes the lock of a data directory.
+pub fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = path.join(LOCK);
+    let handle = File::options().create(true).truncate(false).write(true).open(&file).map_err(at(&file))?;
+    match handle.try_lock() {
+        Ok(()) => Ok(handle),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_path_buf())),
+        Err(std::fs::TryLockError::Error(source)) => Err(OpenError::Io { file, source }),
+    }
+}
+
+/// Opens the store in a directory, which is made if it is not there.
+///
+/// Everything that was acknowledged is there afterwards; a torn tail of the journal is cut, any other
+/// damage refuses to open and names file and offset.
+pub fn open(options: LocalOptions) -> Result<Arc<LocalStore>, OpenError> {
+    let path = options.path.clone();
+    std::fs::create_dir_all(&path).map_err(at(&path))?;
+    let lock = lock(&path)?;
+    let files = DiskFiles::new(&path);
+    let manifest = claim(&files, &path, options.shards)?;
+    let mut shards = Vec::new();
+    for index in 0..manifest.shards {
+        let directory = shard_directory(&path, index);
+        std::fs::create_dir_all(&directory).map_err(at(&directory))?;
+        let tree = tree::fjall::open(&directory.join("tree"), tree::fjall::TreeOptions::default())?;
+        shards.push(ShardParts { files: Some(Arc::new(DiskFiles::new(&directory))), tree });
+    }
+    files.sync_dir().map_err(at(&path))?;
+    assemble(options, Parts { shards, manifest, lock: Some(lock) })
+}
+
+/// Reads the manifest, or makes one in an empty directory, and raises the epoch.
+fn claim(files: &DiskFiles, path: &Path, shards: u32) -> Result<Manifest, OpenError> {
+    let known = match Manifest::read(files)? {
+        Some(found) if found.shards != shards => {
+            return Err(OpenError::Shards { found: found.shards, configured: shards });
+        }
+        Some(found) => found,
+        None => {
+            let names = files.list().map_err(at(path))?;
+            let is_ours = |name: &String| name == LOCK || name.starts_with(manifest::NAME);
+            if !names.iter().all(is_ours) {
+                return Err(OpenError::Foreign(path.to_path_buf()));
+            }
+            fresh(shards)
+        }
+    };
+    let manifest = Manifest { epoch: known.epoch + 1, ..known };
+    manifest.write(files)?;
+    Ok(manifest)
+}
+
+/// Recovers every shard and starts its threads.
+pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, OpenError> {
+    let Parts { shards, manifest, lock } = parts;
+    let readers = Readers::start(2).map_err(at(Path::new("threads")))?;
+    let readers = Arc::new(readers);
+    let mut handles = Vec::new();
+    for (index, part) in (0..).zip(shards) {
+        handles.push(start(&options, &manifest, index, part, &readers)?);
+    }
+    Ok(Arc::new(LocalStore::new(handles, readers, IdKey::new(manifest.id_key), lock)))
+}
+
+fn start(
+    options: &LocalOptions,
+    manifest: &Manifest,
+    index: u32,
+    part: ShardParts,
+    readers: &Arc<Readers>,
+) -> Result<ShardHandle, OpenError> {
+    let ids = IdKey::new(manifest.id_key);
+    let seed = rand::random();
+    let mut shard = Shard::new(ids, index, manifest.shards, options.rules.clone(), options.limits, seed);
+    let library = Library { tree: part.tree.clone(), ids };
+    let stated = load::from_tree(&mut shard, &*part.tree)?;
+    let fold = Fold::new(stated, options.rules.retention, &part.tree.buckets());
+    let recovered = match &part.files {
+        Some(files) => Some(recover(options, manifest, &mut shard, &library, files)?),
+        None => None,
+    };
+    let links = Arc::new(Links {
+        inbox: Arc::new(Inbox::new()),
+        readers: readers.clone(),
+        library,
+        generation: shard.generation.clone(),
+        unsettled_bytes: shard.unsettled_bytes.clone(),
+        room: Notify::new(),
+    });
+    let trough = Arc::new(Trough::default());
+    wake_on_jump(&options.clock, &links, &trough);
+    let mut threads = Threads::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (journal, sink, committer) = match recovered {
+        None => (None, Sink::Memory, None),
+        Some(recovered) => {
+            recovered.tail.into_iter().for_each(|fed| trough.push(fed));
+            let committer = Arc::new(Committer::new(recovered.opened.last_position));
+            shard.position = recovered.opened.last_position + 1;
+            threads.commit(index, &committer, &links, &trough, options.durability)?;
+            threads.prepare(index, &recovered.opened.journal, &stop)?;
+            let sink = Sink::Journal { appender: recovered.opened.appender, committer: committer.clone() };
+            (Some(recovered.opened.journal), sink, Some(committer))
+        }
+    };
+    let released = journal.clone();
+    let feeder = Feeder {
+        trough: trough.clone(),
+        links: links.clone(),
+        clock: options.clock.clone(),
+        rules: options.rules.clone(),
+        released: Box::new(move |position| {
+            if let Some(journal) = &released {
+                journal.release(position);
+            }
+        }),
+        fold,
+    };
+    threads.feed(index, feeder)?;
+    let low_space = low_space(part.files, options.low_space);
+    let owner = Owner::new(shard, links.clone(), trough.clone(), options.clock.clone(), sink, low_space);
+    threads.own(index, owner)?;
+    let limit = options.limits.unsettled_bytes;
+    let threads = Mutex::new(threads);
+    Ok(ShardHandle { links, trough, committer, journal, unsettled_limit: limit, stop, threads })
+}
+
+struct Recovered {
+    opened: journal::Opened,
+    tail: Vec<Fed>,
+}
+
+fn recover(
+    options: &LocalOptions,
+    manifest: &Manifest,
+    shard: &mut Shard,
+    library: &Library,
+    files: &Arc<dyn Files>,
+) -> Result<Recovered, OpenError> {
+    let journal_options = journal::Options {
+        segment_bytes: options.segment_bytes,
+        sync: options.durability == Durability::Fsync,
+        ..journal::Options::default()
+    };
+    let mut tail = Vec::new();
+    let opened = journal::open(
+        files.clone(),
+        journal_options,
+        manifest.epoch,
+        manifest.journal_key,
+        library.tree.applied(),
+        &mut |position, payload| {
+            tail.push(load::replay(shard, library, position, payload)?);
+            Ok(())
+        },
+    )?;
+    shard.fed.clear();
+    shard.ended.clear();
+    Ok(Recovered { opened, tail })
+}
+
+fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<Links>, trough: &Arc<Trough>) {
+    let (inbox, trough) = (Arc::downgrade(&links.inbox), Arc::downgrade(trough));
+    clock.on_jump(Box::new(move || {
+        if let (Some(inbox), Some(trough)) = (inbox.upgrade(), trough.upgrade()) {
+            inbox.nudge();
+            trough.nudge();
+        }
+    }));
+}
+
+fn low_space(files: Option<Arc<dyn Files>>, least: u64) -> Box<dyn Fn() -> Option<String> + Send> {
+    Box::new(move || {
+        let free = files.as_ref()?.free_bytes().ok()?;
+        (free < least).then(|| format!("the disk is full: {free} bytes free, {least} needed"))
+    })
+}
+
+type Thread = Option<std::thread::JoinHandle<()>>;
+
+/// The threads of a shard.
+#[derive(Default)]
+pub struct Threads {
+    pub own: Thread,
+    pub commit: Thread,
+    pub feed: Thread,
+    pub prepare: Thread,
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<Thread, OpenError> {
+    let thread = std::thread::Builder::new().name(name).spawn(run);
+    thread.map(Some).map_err(at(Path::new("threads")))
+}
+
+impl Threads {
+
+    fn commit(
+        &mut self,
+        index: u32,
+        committer: &Arc<Committer>,
+        links: &Arc<Links>,
+        trough: &Arc<Trough>,
+        durability: Durability,
+    ) -> Result<(), OpenError> {
+        let (committer, inbox, trough) = (committer.clone(), links.inbox.clone(), trough.clone());
+        let sync = durability == Durability::Fsync;
+        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &inbox, &trough))?;
+        Ok(())
+    }
+
+    fn prepare(&mut self, index: u32, journal: &Arc<Journal>, stop: &Arc<AtomicBool>) -> Result<(), OpenError> {
+        let (journal, stop) = (journal.clone(), stop.clone());
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                match journal.prepare() {
+                    Ok(true) => {}
+                    Ok(false) => journal.wait_for_work(Duration::from_millis(500)),
+                    Err(error) => {
+                        tracing::error!(op = "segment", err = %error, "storage error");
+                        journal.wait_for_work(Duration::from_millis(500));
+                    }
+                }
+            }
+        };
+        self.prepare = spawn(format!("codeq-prepare-{index}"), run)?;
+        Ok(())
+    }
+
+    fn feed(&mut self, index: u32, feeder: Feeder) -> Result<(), OpenError> {
+        self.feed = spawn(format!("codeq-feed-{index}"), move || feeder.run())?;
+        Ok(())
+    }
+
+    fn own(&mut self, index: u32, owner: Owner) -> Result<(), OpenError> {
+        self.own = spawn(format!("codeq-own-{index}"), move || owner.run())?;
+        Ok(())
+    }
+}
+
+/// For a shard that is only looked at.
+pub fn unstarted(
+    rules: &Rules,
+    manifest: &Manifest,
+    index: u32,
+    tree: &dyn Tree,
+) -> Result<(Shard, HashSet<u64>), OpenError> {
+    let ids = IdKey::new(manifest.id_key);
+    let mut shard = Shard::new(ids, index, manifest.shards, rules.clone(), Limits::default(), 0);
+    let stated = load::from_tree(&mut shard, tree)?;
+    Ok((shard, stated))
+}

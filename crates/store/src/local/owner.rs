@@ -1,0 +1,225 @@
+//! The owner: the one thread that decides everything in a shard.
+//!
+//! It empties its inbox, runs the timers that are due, lets every command take its turn, and hands the
+//! gathered group to the committer. A command sees the state that all earlier commands left, durable or
+//! not; its answer waits until that state is durable.
+
+use super::commit::{Commit, Committer};
+use super::feeder::Trough;
+use super::inbox::{Inbox, Job};
+use super::journal::{Appender, FRAME_HEADER, NoRoom};
+use super::shard::{Group, Links, Shard, Turn};
+use crate::clock::Clock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A group is handed over when it has grown to this, though more commands wait.
+const GROUP_BYTES: usize = 1 << 20;
+/// What commands without a size of their own, timers and served waiters may add to a group before it is
+/// looked at again.
+const SLACK_BYTES: usize = 4 << 20;
+/// Records let go of between two rounds of commands.
+const SETTLE: usize = 512;
+/// A jump of the wall clock is noticed within this time.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+/// How long a spare segment may take before writers are turned away.
+const PREPARING: Duration = Duration::from_secs(5);
+
+/// Where groups go to become durable.
+pub enum Sink {
+    Journal { appender: Appender, committer: Arc<Committer> },
+    /// Nothing outlives the process; every group is durable at once.
+    Memory,
+}
+
+pub struct Owner {
+    pub shard: Shard,
+    pub inbox: Arc<Inbox>,
+    pub links: Arc<Links>,
+    pub trough: Arc<Trough>,
+    pub clock: Arc<dyn Clock>,
+    pub sink: Sink,
+    /// Free bytes on the disk below which nothing is written.
+    pub low_space: Box<dyn Fn() -> Option<String> + Send>,
+    group: Group,
+    space_checked: Option<(Instant, Option<String>)>,
+}
+
+impl Owner {
+    pub fn new(
+        shard: Shard,
+        links: Arc<Links>,
+        trough: Arc<Trough>,
+        clock: Arc<dyn Clock>,
+        sink: Sink,
+        low_space: Box<dyn Fn() -> Option<String> + Send>,
+    ) -> Owner {
+        let inbox = links.inbox.clone();
+        let group = Group { buffer: vec![0; FRAME_HEADER], ..Group::default() };
+        Owner { shard, inbox, links, trough, clock, sink, low_space, group, space_checked: None }
+    }
+
+    /// Runs until the inbox is closed and empty and everything is durable.
+    pub fn run(mut self) {
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut settles = false;
+        loop {
+            let patience = if settles { Some(Duration::ZERO) } else { self.patience() };
+            if !self.inbox.take(&mut jobs, patience) {
+                break;
+            }
+            if self.poison().is_some() {
+                // Dropping a job tells its caller.
+                jobs.clear();
+                self.group.releases.clear();
+                continue;
+            }
+            settles = self.settle();
+            self.round(&mut jobs);
+        }
+        self.round(&mut Vec::new());
+        self.finish();
+    }
+
+    /// Lets go of records that the tree has; creates that waited for the room go on.
+    fn settle(&mut self) -> bool {
+        let is_more = self.shard.settle(SETTLE);
+        let unsettled = self.links.unsettled_bytes.load(Ordering::Relaxed);
+        if unsettled < self.shard.limits.unsettled_bytes || self.trough.trouble().is_some() {
+            self.links.room.notify_waiters();
+        }
+        is_more
+    }
+
+    fn round(&mut self, jobs: &mut Vec<Job>) {
+        let mut unwritable = self.unwritable(0);
+        self.turn(unwritable.as_deref(), |turn| turn.run_timers());
+        for Job { act, bytes } in jobs.drain(..) {
+            if bytes > 0 || self.group.buffer.len() >= GROUP_BYTES {
+                if self.group.buffer.len() >= GROUP_BYTES {
+                    self.hand_over();
+                }
+                unwritable = self.unwritable(bytes);
+            }
+            self.turn(unwritable.as_deref(), |turn| {
+                act(turn);
+                turn.settle();
+            });
+        }
+        match &self.sink {
+            Sink::Journal { committer, .. } if !committer.is_idle() => {
+                committer.owner_waits.store(!self.is_group_empty(), Ordering::Release);
+                // It may have finished just before it could see the wish.
+                if committer.is_idle() {
+                    self.hand_over();
+                }
+            }
+            _ => self.hand_over(),
+        }
+    }
+
+    fn turn(&mut self, unwritable: Option<&str>, act: impl FnOnce(&mut Turn<'_>)) {
+        let now = self.clock.now().max(self.shard.counters.last);
+        let (shard, group, links) = (&mut self.shard, &mut self.group, &self.links);
+        act(&mut Turn { shard, group, links, now, unwritable });
+    }
+
+    fn is_group_empty(&self) -> bool {
+        self.group.entries == 0 && self.group.releases.is_empty()
+    }
+
+    fn poison(&self) -> Option<&str> {
+        match &self.sink {
+            Sink::Journal { committer, .. } => committer.poison(),
+            Sink::Memory => None,
+        }
+    }
+
+    /// How long to sleep when nothing comes in.
+    fn patience(&self) -> Option<Duration> {
+        let due = self.shard.next_due()?;
+        Some(due.since(self.clock.now()).min(LONGEST_SLEEP))
+    }
+
+    /// Why a command of this size cannot write now.
+    fn unwritable(&mut self, bytes: usize) -> Option<String> {
+        let space = self.space();
+        let gathered = self.group.buffer.len();
+        let Sink::Journal { appender, .. } = &mut self.sink else { return None };
+        let slack = SLACK_BYTES.min(appender.max_payload() / 2);
+        let wanted = gathered + bytes + slack;
+        let room = match appender.ensure_room(wanted) {
+            Err(NoRoom::Preparing) => appender.wait_room(wanted, PREPARING),
+            answer => answer,
+        };
+        match room {
+            Err(error) => Some(error.to_string()),
+            Ok(()) => space.or_else(|| self.trough.trouble()),
+        }
+    }
+
+    fn space(&mut self) -> Option<String> {
+        match &self.space_checked {
+            Some((at, answer)) if at.elapsed() < LONGEST_SLEEP => answer.clone(),
+            _ => {
+                let answer = (self.low_space)();
+                self.space_checked = Some((Instant::now(), answer.clone()));
+                answer
+            }
+        }
+    }
+
+    /// Sends the gathered group on its way.
+    fn hand_over(&mut self) {
+        if self.is_group_empty() {
+            return;
+        }
+        let mut group = std::mem::take(&mut self.group);
+        self.group.buffer = vec![0; FRAME_HEADER];
+        let counters = self.shard.counters;
+        let Sink::Journal { appender, committer } = &mut self.sink else {
+            for release in group.releases {
+                release();
+            }
+            let fed = super::change::Fed { position: self.shard.position, changes: group.changes, counters };
+            self.shard.position += 1;
+            return self.trough.push(fed);
+        };
+        let is_settled = committer.durable() + 1 == self.shard.position;
+        if group.entries == 0 && is_settled && committer.is_idle() {
+            for release in group.releases {
+                release();
+            }
+            return;
+        }
+        let write = (group.entries > 0).then(|| {
+            let buffer = std::mem::take(&mut group.buffer);
+            appender.frame(buffer, committer.durable())
+        });
+        if let Some(write) = &write {
+            self.shard.position = write.position + 1;
+        }
+        if let Some(buffer) = committer.hand(Commit { write, group, counters }) {
+            self.group.buffer = buffer;
+        }
+    }
+
+    /// The last group, and an empty frame after it that vouches for it.
+    fn finish(&mut self) {
+        self.turn(None, |turn| turn.end_all_waits());
+        self.hand_over();
+        if let Sink::Journal { appender, committer } = &mut self.sink {
+            if committer.poison().is_none() && appender.ensure_room(0).is_ok() {
+                committer.hand(Commit { write: None, group: Group::default(), counters: self.shard.counters });
+                while !committer.is_idle() {
+                    std::thread::yield_now();
+                }
+                let write = appender.frame(vec![0; FRAME_HEADER], committer.durable());
+                let group = Group::default();
+                committer.hand(Commit { write: Some(write), group, counters: self.shard.counters });
+            }
+            committer.close();
+        }
+    }
+}

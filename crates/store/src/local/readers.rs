@@ -1,0 +1,66 @@
+//! Threads that read the tree, so that the owner never waits for a disk.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+type Reading = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Line {
+    readings: VecDeque<Reading>,
+    is_closed: bool,
+}
+
+/// A small pool. What waits in it is bounded by the commands that may be under way.
+pub struct Readers {
+    line: Arc<(Mutex<Line>, Condvar)>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Readers {
+    pub fn start(count: usize) -> std::io::Result<Readers> {
+        let line = Arc::new((Mutex::new(Line::default()), Condvar::new()));
+        let mut threads = Vec::new();
+        for number in 0..count {
+            let line = line.clone();
+            let thread = std::thread::Builder::new().name(format!("codeq-read-{number}"));
+            threads.push(thread.spawn(move || read_on(&line))?);
+        }
+        Ok(Readers { line, threads: Mutex::new(threads) })
+    }
+
+    pub fn submit(&self, reading: impl FnOnce() + Send + 'static) {
+        let (line, signal) = &*self.line;
+        let mut line = line.lock().expect("no reader panics holding the line");
+        if !line.is_closed {
+            line.readings.push_back(Box::new(reading));
+            signal.notify_one();
+        }
+    }
+
+    /// Finishes what waits, then ends the threads.
+    pub fn close(&self) {
+        let (line, signal) = &*self.line;
+        line.lock().expect("no reader panics holding the line").is_closed = true;
+        signal.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no one panics holding the threads"));
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn read_on(line: &(Mutex<Line>, Condvar)) {
+    let (line, signal) = line;
+    loop {
+        let mut waiting = line.lock().expect("no reader panics holding the line");
+        while waiting.readings.is_empty() && !waiting.is_closed {
+            waiting = signal.wait(waiting).expect("no reader panics holding the line");
+        }
+        let Some(reading) = waiting.readings.pop_front() else { return };
+        drop(waiting);
+        reading();
+    }
+}

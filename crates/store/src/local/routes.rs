@@ -1,0 +1,210 @@
+//! Spreading a call over shards and putting the answers together again.
+
+use super::handle::ShardHandle;
+use super::inbox::Lane;
+use super::shard::{Ticket, is_better};
+use codeq_queue::store::{Answer, Claim, Wait};
+use codeq_queue::{Commands, Failure, QueueKey, Task, Time};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+pub type Shards = Arc<[Arc<ShardHandle>]>;
+
+/// Asks every shard about its share of the items; the answers come back in the order of the items.
+pub fn scatter<I, T>(
+    shards: &Shards,
+    items: Vec<I>,
+    shard_of: impl Fn(&I) -> u32,
+    ask: impl Fn(Arc<ShardHandle>, Vec<I>) -> Answer<Vec<T>> + Send + 'static,
+) -> Answer<Vec<T>>
+where
+    I: Send + 'static,
+    T: Send + 'static,
+{
+    if shards.len() == 1 {
+        return ask(shards[0].clone(), items);
+    }
+    let count = items.len();
+    let mut shares: Vec<(Vec<usize>, Vec<I>)> = shards.iter().map(|_| Default::default()).collect();
+    for (index, item) in items.into_iter().enumerate() {
+        let (indexes, share) = &mut shares[shard_of(&item) as usize];
+        indexes.push(index);
+        share.push(item);
+    }
+    let asked: Vec<(Vec<usize>, Answer<Vec<T>>)> = shares
+        .into_iter()
+        .zip(shards.iter())
+        .filter(|((indexes, _), _)| !indexes.is_empty())
+        .map(|((indexes, share), shard)| (indexes, ask(shard.clone(), share)))
+        .collect();
+    Box::pin(async move {
+        let mut answers: Vec<Option<T>> = (0..count).map(|_| None).collect();
+        for (indexes, answer) in together(asked).await? {
+            for (index, item) in indexes.into_iter().zip(answer) {
+                answers[index] = Some(item);
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer.expect("every item was asked for")).collect())
+    })
+}
+
+/// Drives all answers at once, so that shards work at the same time.
+async fn together<K, T>(asked: Vec<(K, Answer<T>)>) -> Result<Vec<(K, T)>, Failure> {
+    let mut pending: Vec<(K, Option<Answer<T>>, Option<Result<T, Failure>>)> =
+        asked.into_iter().map(|(key, answer)| (key, Some(answer), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_done = true;
+        for (_, answer, done) in &mut pending {
+            if let Some(future) = answer {
+                match future.as_mut().poll(context) {
+                    std::task::Poll::Ready(value) => (*answer, *done) = (None, Some(value)),
+                    std::task::Poll::Pending => is_done = false,
+                }
+            }
+        }
+        if is_done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    pending
+        .into_iter()
+        .map(|(key, _, done)| Ok((key, done.expect("polled until done")?)))
+        .collect()
+}
+
+pub async fn each_shard<T: Send + 'static>(
+    shards: &Shards,
+    ask: impl Fn(Arc<ShardHandle>) -> Answer<T>,
+) -> Result<Vec<T>, Failure> {
+    let asked = shards.iter().map(|shard| ((), ask(shard.clone()))).collect();
+    Ok(together(asked).await?.into_iter().map(|(_, answer)| answer).collect())
+}
+
+/// Commands of a claim, cut where the shard changes.
+fn stretches(shards: &Shards, claim: &Claim) -> Vec<(usize, Commands)> {
+    let Commands::These(commands) = &claim.commands else { return Vec::new() };
+    let mut stretches: Vec<(usize, Vec<Arc<str>>)> = Vec::new();
+    for command in commands {
+        let key = QueueKey { tenant: claim.tenant.clone(), command: command.clone() };
+        let shard = key.shard(shards.len() as u32) as usize;
+        match stretches.last_mut() {
+            Some((last, share)) if *last == shard => share.push(command.clone()),
+            _ => stretches.push((shard, vec![command.clone()])),
+        }
+    }
+    stretches.into_iter().map(|(shard, commands)| (shard, Commands::These(commands))).collect()
+}
+
+async fn claim_on(
+    shard: &ShardHandle,
+    claim: Claim,
+    rival: Option<(u8, Time)>,
+) -> Result<Vec<Task>, Failure> {
+    let bytes = claim_bytes(&claim);
+    shard.ask(Lane::Other, bytes, move |turn, reply| turn.claim(&claim, rival, reply)).await
+}
+
+/// What a claim may write, if it is much.
+fn claim_bytes(claim: &Claim) -> usize {
+    let each = 64 + claim.owner.subject.len() + claim.owner.worker_id.len();
+    if claim.count * each > 64 << 10 { claim.count * each } else { 0 }
+}
+
+/// One try over all shards, in the order of the rules.
+pub async fn claim_now(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> {
+    if shards.len() == 1 {
+        return claim_on(&shards[0], claim, None).await;
+    }
+    match &claim.commands {
+        Commands::Any => claim_any(shards, claim).await,
+        Commands::These(_) => {
+            let mut taken = Vec::new();
+            for (shard, commands) in stretches(shards, &claim) {
+                let count = claim.count - taken.len();
+                if count == 0 {
+                    break;
+                }
+                taken.extend(claim_on(&shards[shard], Claim { commands, count, ..claim.clone() }, None).await?);
+            }
+            Ok(taken)
+        }
+    }
+}
+
+/// Takes from the shard with the best head until another has a better one.
+async fn claim_any(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> {
+    let mut taken = Vec::new();
+    while taken.len() < claim.count {
+        let tenant = &claim.tenant;
+        let heads = each_shard(shards, |shard| {
+            let tenant = tenant.clone();
+            Box::pin(async move {
+                shard.ask(Lane::Other, 0, move |turn, reply| turn.peek(&tenant, reply)).await
+            })
+        });
+        let mut heads: Vec<(usize, (u8, Time))> =
+            heads.await?.into_iter().enumerate().filter_map(|(index, head)| Some((index, head?))).collect();
+        heads.sort_by(|a, b| (u8::MAX - a.1.0, a.1.1).cmp(&(u8::MAX - b.1.0, b.1.1)));
+        let Some((best, _)) = heads.first() else { break };
+        let rival = heads.get(1).map(|(_, head)| *head);
+        debug_assert!(rival.is_none_or(|rival| !is_better(rival, heads[0].1)));
+        let count = claim.count - taken.len();
+        // Nothing: someone was faster. Look again.
+        taken.extend(claim_on(&shards[*best], Claim { count, ..claim.clone() }, rival).await?);
+    }
+    Ok(taken)
+}
+
+/// Parks a claim on every shard that may feed it.
+pub async fn claim_waiting(shards: &Shards, claim: Claim, token: u64) -> Result<Vec<Task>, Failure> {
+    let (reply, answer) = oneshot::channel();
+    let ticket = Arc::new(Ticket::new(reply));
+    let parked: Vec<(usize, Commands)> = match &claim.commands {
+        _ if shards.len() == 1 => vec![(0, claim.commands.clone())],
+        Commands::Any => (0..shards.len()).map(|index| (index, Commands::Any)).collect(),
+        Commands::These(_) => merge(stretches(shards, &claim)),
+    };
+    let _guard = StopWaiting { shards: shards.clone(), token };
+    for (index, commands) in parked {
+        let (claim, ticket) = (Claim { commands, ..claim.clone() }, ticket.clone());
+        let permit = shards[index].links.inbox.permit(Lane::Other).await;
+        permit.as_ref().ok_or_else(|| shards[index].failure())?;
+        shards[index].links.inbox.post(move |turn| {
+            turn.claim_waiting(claim, token, ticket);
+            drop(permit);
+        });
+    }
+    drop(ticket);
+    answer.await.unwrap_or_else(|_| Err(shards[0].failure()))
+}
+
+/// One entry a shard: a claim is parked once on each.
+fn merge(stretches: Vec<(usize, Commands)>) -> Vec<(usize, Commands)> {
+    let mut merged: Vec<(usize, Vec<Arc<str>>)> = Vec::new();
+    for (shard, commands) in stretches {
+        let Commands::These(commands) = commands else { continue };
+        match merged.iter_mut().find(|(known, _)| *known == shard) {
+            Some((_, share)) => share.extend(commands),
+            None => merged.push((shard, commands)),
+        }
+    }
+    merged.into_iter().map(|(shard, commands)| (shard, Commands::These(commands))).collect()
+}
+
+/// Takes a held call back when its caller has gone or has been served elsewhere.
+pub struct StopWaiting {
+    pub shards: Shards,
+    pub token: u64,
+}
+
+impl Drop for StopWaiting {
+    fn drop(&mut self) {
+        let token = self.token;
+        for shard in self.shards.iter() {
+            shard.links.inbox.post(move |turn| turn.stop_waiting(token));
+        }
+    }
+}
+
+pub fn is_waiting(wait: Wait) -> bool {
+    wait != Wait::No
+}

@@ -1,0 +1,316 @@
+//! Applying entries: the only code that changes tasks in memory, live and at replay alike.
+
+use super::{Recent, Shard};
+use crate::local::change::{Change, Image};
+use crate::local::entry::{Ended, Entry};
+use crate::local::records::{self, Detail, Final, IdemKey, QueueRow, Seed, idem_key};
+use crate::local::slots::{Extra, Kept, NewSlot, Slot, SlotId};
+use codeq_queue::attempt::{AttemptEnd, remember};
+use codeq_queue::{Attempt, AttemptOutcome, Body, Lease, QueueKey, State, Time};
+use std::sync::Arc;
+
+impl Shard {
+    /// Changes the state as the entry says. `Err` names an entry that does not fit the state, which only
+    /// a damaged or foreign journal can hold.
+    pub fn apply(&mut self, entry: Entry) -> Result<(), &'static str> {
+        match entry {
+            Entry::Created { no, tail, at, body, priority, max_attempts, state } => {
+                self.saw(at);
+                self.counters.next_no = self.counters.next_no.max(no + 1);
+                let seed = Seed { tail, created_at: at, priority, max_attempts, state, body };
+                self.admit(no, &seed, Detail::of(seed.body.clone()));
+                self.changes.push(Change::Created { no, seed });
+            }
+            Entry::Claimed { no, at, attempts, owner, until } => {
+                let slot_id = self.slots.find(no).ok_or("claim of an unknown task")?;
+                self.saw(at);
+                let lease = Lease { owner, until, claimed_at: at };
+                self.shift(slot_id, at, State::Running(Box::new(lease)), |slot| slot.attempts = attempts);
+                let queue = self.slots.at(slot_id).queue;
+                self.queues.at_mut(queue).last_claim = Some(at);
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Extended { no, at, until } => {
+                let slot_id = self.slots.find(no).ok_or("heartbeat of an unknown task")?;
+                self.saw(at);
+                let State::Running(lease) = &self.slots.at(slot_id).state else {
+                    return Err("heartbeat of a task that does not run");
+                };
+                let lease = Lease { until, ..(**lease).clone() };
+                self.shift(slot_id, at, State::Running(Box::new(lease)), |_| {});
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Returned { no, at, outcome, refunds, state, error } => {
+                let slot_id = self.slots.find(no).ok_or("return of an unknown task")?;
+                self.saw(at);
+                let attempt = self.end_attempt(slot_id, at, outcome, error.as_deref());
+                self.shift(slot_id, at, state, |slot| slot.refunds = refunds);
+                self.note(slot_id, error.clone(), attempt.clone());
+                self.push_image(slot_id, error, attempt);
+            }
+            Entry::Promoted { no, at, seq } => {
+                let slot_id = self.slots.find(no).ok_or("promotion of an unknown task")?;
+                self.saw(at);
+                self.shift(slot_id, at, State::Ready { seq }, |_| {});
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Ended(ended) => {
+                let slot_id = self.slots.find(ended.no).ok_or("end of an unknown task")?;
+                self.saw(ended.at);
+                self.end(slot_id, *ended);
+            }
+            Entry::Reopened { no, at, seq, refunds, max_attempts, letter } => {
+                let letter = letter.ok_or("a dead letter that is not there")?;
+                self.saw(at);
+                self.reopen(no, at, seq, refunds, max_attempts, &letter)?;
+            }
+            Entry::Removed { no, at, expires, dead_in, key } => {
+                self.saw(at);
+                self.forget(no, expires, dead_in, key);
+            }
+            Entry::Paused { queue, is_paused } => {
+                let id = self.queues.intern(&queue);
+                self.queues.at_mut(id).is_paused = is_paused;
+                self.push_queue(id);
+                self.fed.push(id);
+            }
+            Entry::Record { key, value } => {
+                self.apply_record(&key, value.as_deref())?;
+                self.changes.push(Change::Record { key, value });
+            }
+            Entry::DeliveryMoved { id, state, attempts, error } => {
+                let change = self.outbox.shift(id, state, attempts, error);
+                self.changes.extend(change);
+            }
+            Entry::DeliveryDone { id } => {
+                self.outbox.remove(id);
+                self.changes.push(Change::Record { key: records::delivery_key(id), value: None });
+            }
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, at: Time) {
+        self.counters.last = self.counters.last.max(at);
+    }
+
+    /// Puts a live task into memory and into the index that its state names.
+    fn admit(&mut self, no: u64, seed: &Seed, detail: Detail) -> SlotId {
+        let slot_id = self.place(no, seed);
+        let bytes = seed.body.bytes();
+        self.unsettled(no, bytes);
+        self.cache(bytes);
+        let kept = Kept { detail, changed: self.position, bytes };
+        self.slots.at_mut(slot_id).detail = Some(Box::new(kept));
+        if matches!(seed.state, State::Ready { .. }) {
+            self.line_up(slot_id);
+        }
+        slot_id
+    }
+
+    /// Gives a live task its slot, with nothing of its body in memory. A ready task is still to be lined
+    /// up.
+    pub fn place(&mut self, no: u64, seed: &Seed) -> SlotId {
+        let body = &seed.body;
+        let key = QueueKey::new(&body.tenant, &body.command);
+        let queue = self.queues.intern(&key);
+        if *self.queues.at(queue).spelling != *body.command {
+            self.queues.at_mut(queue).spelling = (*body.command).into();
+        }
+        if let Some(text) = &body.idempotency_key {
+            self.keys.insert(idem_key(&key, text), no);
+        }
+        let slot_id = self.slots.insert(NewSlot {
+            no,
+            tail: seed.tail,
+            created_at: seed.created_at,
+            queue,
+            priority: seed.priority,
+            max_attempts: seed.max_attempts,
+            state: seed.state.clone(),
+            extra: extra_of(body),
+            detail: None,
+        });
+        if !matches!(seed.state, State::Ready { .. }) {
+            self.enter(slot_id);
+        }
+        slot_id
+    }
+
+    /// Puts a ready task at the end of its list.
+    pub fn line_up(&mut self, slot_id: SlotId) {
+        self.enter(slot_id);
+    }
+
+    /// Moves a live task from one index to another.
+    fn shift(&mut self, slot_id: SlotId, at: Time, state: State, change: impl FnOnce(&mut Slot)) {
+        self.leave(slot_id);
+        let slot = self.slots.at_mut(slot_id);
+        slot.state = state;
+        slot.updated_at = at;
+        change(slot);
+        self.enter(slot_id);
+    }
+
+    /// The history entry of the attempt that ends now.
+    fn end_attempt(&self, slot_id: SlotId, at: Time, outcome: AttemptOutcome, error: Option<&str>) -> Option<Attempt> {
+        let slot = self.slots.at(slot_id);
+        let lease = slot.state.lease()?;
+        Some(Attempt {
+            attempt: slot.attempts,
+            worker_id: lease.owner.worker_id.clone(),
+            claimed_at: lease.claimed_at,
+            end: Some(AttemptEnd::new(at, outcome, error)),
+        })
+    }
+
+    /// Remembers a failed attempt of a task that goes on living.
+    fn note(&mut self, slot_id: SlotId, error: Option<Arc<str>>, attempt: Option<Attempt>) {
+        let position = self.position;
+        let added = 128 + error.as_ref().map_or(0, |text| text.len());
+        let slot = self.slots.at_mut(slot_id);
+        let no = slot.no;
+        // The tree has nothing to add for a first attempt.
+        let is_whole = slot.attempts <= 1;
+        let kept = slot.detail.get_or_insert_with(|| {
+            let detail = Detail { is_whole, ..Detail::default() };
+            Box::new(Kept { detail, changed: 0, bytes: 0 })
+        });
+        kept.changed = position;
+        kept.bytes += added;
+        if let Some(attempt) = attempt {
+            remember(&mut kept.detail.history, attempt);
+        }
+        kept.detail.error = error.or(kept.detail.error.take());
+        self.cache(added);
+        self.unsettled(no, added);
+    }
+
+    fn push_image(&mut self, slot_id: SlotId, error: Option<Arc<str>>, attempt: Option<Attempt>) {
+        let slot = self.slots.at(slot_id);
+        let image = Image {
+            updated_at: slot.updated_at,
+            attempts: slot.attempts,
+            refunds: slot.refunds,
+            max_attempts: slot.max_attempts,
+            state: slot.state.clone(),
+            error,
+            attempts_ended: attempt.into_iter().collect(),
+            is_whole: false,
+        };
+        self.changes.push(Change::State { no: slot.no, image: Box::new(image) });
+    }
+
+    pub fn push_queue(&mut self, id: u32) {
+        let queue = self.queues.at(id);
+        let row = QueueRow { spelling: queue.spelling.clone(), dead: queue.dead, is_paused: queue.is_paused };
+        let row = (row.dead > 0 || row.is_paused).then_some(row);
+        self.changes.push(Change::Queue { queue: queue.key.clone(), row });
+    }
+
+    fn end(&mut self, slot_id: SlotId, ended: Ended) {
+        let attempt = ended.outcome.and_then(|outcome| {
+            self.end_attempt(slot_id, ended.at, outcome, ended.error.as_deref())
+        });
+        self.leave(slot_id);
+        let slot = self.slots.at_mut(slot_id);
+        slot.state = ended.state;
+        slot.updated_at = ended.at;
+        let (queue, is_whole) = (slot.queue, slot.attempts <= 1);
+        let (kept, bytes) = match slot.detail.take() {
+            Some(kept) => (kept.detail, kept.bytes),
+            None => (Detail { is_whole, ..Detail::default() }, 0),
+        };
+        let mut detail = kept;
+        if let Some(attempt) = attempt {
+            remember(&mut detail.history, attempt);
+        }
+        detail.error = ended.error.or(detail.error.take());
+        let sketch = self.slots.at(slot_id).sketch_with(detail);
+        let (extra, _) = self.slots.remove(slot_id);
+        let key = extra.and_then(|extra| Some(idem_key(&self.queues.at(queue).key, extra.key.as_deref()?)));
+        self.uncache(bytes);
+        let held = 256 + bytes + ended.record.result.as_ref().map_or(0, |text| text.len());
+        self.unsettled(ended.no, held);
+        if sketch.state == State::Dead {
+            self.queues.at_mut(queue).dead += 1;
+            self.push_queue(queue);
+        }
+        let last = Arc::new(Final { sketch, record: ended.record, expires: ended.expires, key });
+        self.recent.insert(ended.no, Recent::Final { ended: last.clone(), changed: self.position });
+        self.changes.push(Change::Final(last.clone()));
+        self.ended.push(last);
+        if let Some(delivery) = ended.delivery {
+            self.changes.push(Change::Record {
+                key: records::delivery_key(delivery.id),
+                value: Some(self.outbox.insert(delivery)),
+            });
+        }
+    }
+
+    fn reopen(
+        &mut self,
+        no: u64,
+        at: Time,
+        seq: u64,
+        refunds: u32,
+        max_attempts: u32,
+        letter: &Final,
+    ) -> Result<(), &'static str> {
+        let sketch = &letter.sketch;
+        let body = sketch.detail.body.clone().ok_or("a dead letter without body")?;
+        let key = letter.key.clone();
+        let seed = Seed {
+            tail: sketch.tail,
+            created_at: sketch.created_at,
+            priority: sketch.priority,
+            max_attempts,
+            state: State::Ready { seq },
+            body,
+        };
+        let slot_id = self.admit(no, &seed, sketch.detail.clone());
+        let slot = self.slots.at_mut(slot_id);
+        (slot.attempts, slot.refunds, slot.updated_at) = (sketch.attempts, refunds, at);
+        let queue = slot.queue;
+        self.queues.at_mut(queue).dead -= 1;
+        self.push_queue(queue);
+        self.recent.insert(no, Recent::Gone { changed: self.position });
+        let image = Image {
+            updated_at: at,
+            attempts: sketch.attempts,
+            refunds,
+            max_attempts,
+            state: State::Ready { seq },
+            error: sketch.detail.error.clone(),
+            attempts_ended: sketch.detail.history.clone(),
+            is_whole: true,
+        };
+        let (seed, image, expires) = (Box::new(seed), Box::new(image), letter.expires);
+        self.changes.push(Change::Reopened { no, seed, image, expires, key });
+        Ok(())
+    }
+
+    fn forget(&mut self, no: u64, expires: Time, dead_in: Option<QueueKey>, key: Option<IdemKey>) {
+        if let Some(queue) = &dead_in {
+            let id = self.queues.intern(queue);
+            self.queues.at_mut(id).dead -= 1;
+            self.push_queue(id);
+        }
+        if let Some(key) = &key
+            && self.keys.get(key) == Some(&no)
+        {
+            self.keys.remove(key);
+        }
+        self.recent.insert(no, Recent::Gone { changed: self.position });
+        self.unsettled(no, 64);
+        self.changes.push(Change::Removed { no, expires, is_dead: dead_in.is_some(), key });
+    }
+}
+
+fn extra_of(body: &Body) -> Option<Box<Extra>> {
+    if body.idempotency_key.is_none() && body.webhook.is_none() {
+        return None;
+    }
+    let (key, webhook) = (body.idempotency_key.clone(), body.webhook.clone());
+    Some(Box::new(Extra { key, webhook, command: body.command.clone() }))
+}

@@ -1,0 +1,193 @@
+//! The state of one shard: everything live, in memory, owned by one thread.
+//!
+//! The shard is a deterministic machine. [`Turn`] decides (it reads the state, applies the rules and logs
+//! entries), [`Shard::apply`] changes the state by an entry and nothing else does, so replaying the journal
+//! gives the same state as living through it.
+//!
+//! Invariant: a live task is in exactly one of a ready list, `delayed` and `leases`, the one its state
+//! names. `apply` is the only place that moves it.
+
+mod apply;
+mod operate;
+mod outbox;
+mod produce;
+mod queues;
+mod settle;
+mod timers;
+mod turn;
+mod waiting;
+mod work;
+
+pub use operate::Named;
+pub use outbox::Outbox;
+pub use produce::KeyedTask;
+pub use work::is_better;
+pub use queues::{Queue, Queues};
+pub use settle::Limits;
+pub use turn::{Group, Links, Reply, Turn};
+pub use waiting::{Ticket, Waiting};
+
+use super::change::Change;
+use super::ids::IdKey;
+use super::parted::Parted;
+use super::records::{Counters, Final, IdemKey};
+use super::slots::{SlotId, Slots};
+use crate::rules::Rules;
+use codeq_queue::subscription::Subscription;
+use codeq_queue::topic::Topic;
+use codeq_queue::{QueueKey, State, TaskId, Time};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// A task that ended, not yet (or no longer) as the tree has it.
+pub enum Recent {
+    Final { ended: Arc<Final>, changed: u64 },
+    /// Whatever the tree has under this number is obsolete.
+    Gone { changed: u64 },
+}
+
+pub struct Shard {
+    pub ids: IdKey,
+    pub index: u32,
+    pub shards: u32,
+    pub rules: Rules,
+    pub limits: Limits,
+    pub counters: Counters,
+    pub slots: Slots,
+    pub queues: Queues,
+    pub delayed: BTreeSet<(Time, u64)>,
+    pub leases: BTreeSet<(Time, u64)>,
+    /// Idempotency keys of live tasks and of those in `recent`; older ones are in the tree.
+    pub keys: Parted<IdemKey, u64>,
+    pub recent: Parted<u64, Recent>,
+    pub outbox: Outbox,
+    pub topics: BTreeMap<(Arc<str>, Box<str>), Topic>,
+    pub subscriptions: BTreeMap<u128, Subscription>,
+    pub waiting: Waiting,
+    /// The position that the open group will get.
+    pub position: u64,
+    /// For the open group.
+    pub changes: Vec<Change>,
+    /// Tasks that ended in this turn; their result waiters are to be answered.
+    pub ended: Vec<Arc<Final>>,
+    /// Queues that gained ready tasks in this turn; their waiters are to be served.
+    pub fed: Vec<u32>,
+    /// Queues whose heads are being read from the tree.
+    pub loading: HashSet<u32>,
+    settling: VecDeque<settle::Unsettled>,
+    retired: u64,
+    /// Raised before anything leaves memory for the tree; lets a reader of the tree know that it must look
+    /// again.
+    pub generation: Arc<AtomicU64>,
+    pub unsettled_bytes: Arc<AtomicUsize>,
+    cached_bytes: usize,
+    random: SmallRng,
+}
+
+impl Shard {
+    pub fn new(ids: IdKey, index: u32, shards: u32, rules: Rules, limits: Limits, seed: u64) -> Shard {
+        Shard {
+            ids,
+            index,
+            shards,
+            rules,
+            limits,
+            counters: Counters { next_no: 1, next_seq: 1, last: Time::ZERO },
+            slots: Slots::new(),
+            queues: Queues::default(),
+            delayed: BTreeSet::new(),
+            leases: BTreeSet::new(),
+            keys: Parted::new(),
+            recent: Parted::new(),
+            outbox: Outbox::default(),
+            topics: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            waiting: Waiting::default(),
+            position: 1,
+            changes: Vec::new(),
+            ended: Vec::new(),
+            fed: Vec::new(),
+            loading: HashSet::new(),
+            settling: VecDeque::new(),
+            retired: 0,
+            generation: Arc::new(AtomicU64::new(0)),
+            unsettled_bytes: Arc::new(AtomicUsize::new(0)),
+            cached_bytes: 0,
+            random: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// The slot of a live task, if the id is really its own and it is the tenant's.
+    pub fn find(&self, tenant: &str, id: &TaskId) -> Option<SlotId> {
+        let (no, tail) = self.ids.decode(id);
+        let slot_id = self.slots.find(no)?;
+        let slot = self.slots.at(slot_id);
+        (slot.tail == tail && &*self.queues.at(slot.queue).key.tenant == tenant).then_some(slot_id)
+    }
+
+    pub fn queue_of(&self, slot: SlotId) -> &QueueKey {
+        &self.queues.at(self.slots.at(slot).queue).key
+    }
+
+    /// The next instant at which something is due.
+    pub fn next_due(&self) -> Option<Time> {
+        let delayed = self.delayed.first().map(|(at, _)| *at);
+        let lease = self.leases.first().map(|(at, _)| *at);
+        [delayed, lease, self.waiting.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Takes a live task out of the index that its state names.
+    fn leave(&mut self, slot_id: SlotId) {
+        let slot = self.slots.at(slot_id);
+        let (no, queue) = (slot.no, slot.queue);
+        match &slot.state {
+            State::Ready { .. } => {
+                let priority = usize::from(slot.priority);
+                let mut list = self.queues.at(queue).lists[priority];
+                self.slots.unlink(&mut list, slot_id);
+                self.queues.set_list(queue, priority, list);
+            }
+            State::Delayed { until } => {
+                self.delayed.remove(&(*until, no));
+                self.queues.at_mut(queue).delayed -= 1;
+            }
+            State::Running(lease) => {
+                self.leases.remove(&(lease.until, no));
+                self.queues.at_mut(queue).running -= 1;
+            }
+            State::Completed | State::Failed | State::Cancelled | State::Dead => {
+                unreachable!("a slot holds a live task")
+            }
+        }
+    }
+
+    /// Puts a live task into the index that its state names.
+    fn enter(&mut self, slot_id: SlotId) {
+        let slot = self.slots.at(slot_id);
+        let (no, queue) = (slot.no, slot.queue);
+        match &slot.state {
+            State::Ready { seq } => {
+                self.counters.next_seq = self.counters.next_seq.max(seq + 1);
+                let priority = usize::from(slot.priority);
+                let mut list = self.queues.at(queue).lists[priority];
+                self.slots.push_back(&mut list, slot_id);
+                self.queues.set_list(queue, priority, list);
+                self.fed.push(queue);
+            }
+            State::Delayed { until } => {
+                self.delayed.insert((*until, no));
+                self.queues.at_mut(queue).delayed += 1;
+            }
+            State::Running(lease) => {
+                self.leases.insert((lease.until, no));
+                self.queues.at_mut(queue).running += 1;
+            }
+            State::Completed | State::Failed | State::Cancelled | State::Dead => {
+                unreachable!("a slot holds a live task")
+            }
+        }
+    }
+}

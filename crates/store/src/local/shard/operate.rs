@@ -1,0 +1,399 @@
+//! The operator's verbs, topics, subscriptions and the outbox.
+
+use super::produce::Located;
+use super::turn::{Reply, Turn};
+use super::{Recent, Shard};
+use crate::local::catalogue::{self, subscription_key, topic_key};
+use crate::local::entry::Entry;
+use crate::local::records::{self, Final};
+use codeq_queue::delivery::DeliveryReport;
+use codeq_queue::store::{Items, TaskRef};
+use codeq_queue::subscription::{NewSubscription, Subscription, ttl};
+use codeq_queue::task::CANCELLED;
+use codeq_queue::topic::{self, Policy, Topic, TopicPut};
+use codeq_queue::{
+    AttemptOutcome, Delivery, DeliveryState, FailureReason, QueueKey, QueueStats, Refusal, State, Task, Time,
+    limits,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A task an operator names, with what the tree has of it.
+pub struct Named {
+    pub task: TaskRef,
+    pub last: Option<Arc<Final>>,
+}
+
+impl Turn<'_> {
+    pub fn cancel(&mut self, tasks: Vec<TaskRef>, reply: Reply<Items<Task>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let now = self.now;
+        let items: Vec<Result<Arc<Final>, Located>> =
+            tasks.iter().map(|task| self.cancel_one(task)).collect();
+        let needs_tree = items.iter().any(|item| match item {
+            Ok(last) => !last.sketch.detail.is_complete(),
+            Err(located) => located.needs_tree(),
+        });
+        self.answer_from(reply, needs_tree, move |library| {
+            let answers = items.into_iter().map(|item| match item {
+                Ok(last) => Ok(Ok(library.task(last.sketch.clone())?)),
+                Err(located) => Ok(Err(match located.last(library, now)? {
+                    Some(_) => Refusal::AlreadyTerminal,
+                    None => Refusal::NotFound,
+                })),
+            });
+            answers.collect()
+        });
+    }
+
+    fn cancel_one(&mut self, task: &TaskRef) -> Result<Arc<Final>, Located> {
+        let slot_id = match self.locate(&task.tenant, &task.id) {
+            Located::Live(slot_id) => slot_id,
+            located => return Err(located),
+        };
+        let slot = self.shard.slots.at(slot_id);
+        let (no, outcome) = (slot.no, slot.state.lease().map(|_| AttemptOutcome::Cancelled));
+        let error: Arc<str> = CANCELLED.into();
+        let record = self.failure(&error, FailureReason::Cancelled);
+        self.finish(slot_id, State::Cancelled, outcome, Some(error), record);
+        match self.shard.recent.get(&no) {
+            Some(Recent::Final { ended, .. }) => Ok(ended.clone()),
+            _ => unreachable!("a task that ended just now is recent"),
+        }
+    }
+
+    /// The record of a named task as it is now: from memory if it has one, else what the tree had.
+    fn current(&self, named: &Named) -> Result<Arc<Final>, Refusal> {
+        match self.locate(&named.task.tenant, &named.task.id) {
+            Located::Live(_) => Err(Refusal::NotDead),
+            Located::Nowhere => Err(Refusal::NotFound),
+            Located::Recent { ended, .. } if ended.sketch.detail.is_complete() => {
+                let body = ended.sketch.detail.body.as_ref();
+                let (_, tail) = self.shard.ids.decode(&named.task.id);
+                let is_it = ended.sketch.tail == tail && body.is_some_and(|b| b.tenant == named.task.tenant);
+                is_it.then_some(ended).ok_or(Refusal::NotFound)
+            }
+            // The caller has completed it from the tree.
+            Located::Recent { .. } | Located::Tree { .. } => named.last.clone().ok_or(Refusal::NotFound),
+        }
+    }
+
+    /// Gives dead letters another life. `None` if the tree must be read again.
+    pub fn requeue(
+        &mut self,
+        named: Vec<Named>,
+        generation: u64,
+        max_attempts: Option<u32>,
+        reply: Reply<Option<Items<Task>>>,
+    ) {
+        let Some(reply) = self.may_write(reply) else { return };
+        if !self.is_current(generation) {
+            return self.answer(reply, None);
+        }
+        let items: Vec<_> = named.iter().map(|named| self.requeue_one(named, max_attempts)).collect();
+        self.answer_from(reply, false, move |library| {
+            let tasks = items.into_iter().map(|item| match item {
+                Ok(sketch) => library.task(sketch).map(Ok),
+                Err(refusal) => Ok(Err(refusal)),
+            });
+            tasks.collect::<Result<_, _>>().map(Some)
+        });
+    }
+
+    fn requeue_one(&mut self, named: &Named, max_attempts: Option<u32>) -> Result<records::Sketch, Refusal> {
+        let letter = self.current(named)?;
+        if letter.sketch.state != State::Dead {
+            return Err(Refusal::NotDead);
+        }
+        let no = letter.sketch.no;
+        let entry = Entry::Reopened {
+            no,
+            at: self.now,
+            seq: self.next_seq(),
+            refunds: letter.sketch.attempts,
+            max_attempts: max_attempts.unwrap_or(letter.sketch.max_attempts),
+            letter: Some(letter),
+        };
+        self.log(entry);
+        let slot_id = self.shard.slots.find(no).expect("a reopened task is live");
+        Ok(self.shard.slots.at(slot_id).sketch())
+    }
+
+    /// Removes dead letters. `None` if the tree must be read again.
+    pub fn remove(&mut self, named: Vec<Named>, generation: u64, reply: Reply<Option<Items<()>>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        if !self.is_current(generation) {
+            return self.answer(reply, None);
+        }
+        let items = named.iter().map(|named| {
+            let letter = self.current(named)?;
+            if letter.sketch.state != State::Dead {
+                return Err(Refusal::NotDead);
+            }
+            self.remove_final(&letter);
+            Ok(())
+        });
+        let items = items.collect();
+        self.answer(reply, Some(items));
+    }
+
+    fn remove_final(&mut self, last: &Final) {
+        let body = last.sketch.detail.body.as_ref();
+        let is_dead = last.sketch.state == State::Dead;
+        let dead_in = body.filter(|_| is_dead).map(|body| QueueKey::new(&body.tenant, &body.command));
+        let (no, expires, key) = (last.sketch.no, last.expires, last.key.clone());
+        self.log(Entry::Removed { no, at: self.now, expires, dead_in, key });
+    }
+
+    /// Whether what was read from the tree at `generation` is what the tree has now.
+    pub fn is_current(&self, generation: u64) -> bool {
+        generation == self.shard.generation.load(Ordering::Relaxed)
+    }
+
+    /// Removes records read from the tree that still stand; how many, or `None` if the tree must be read
+    /// again.
+    pub fn remove_all(&mut self, lasts: Vec<Arc<Final>>, generation: u64, reply: Reply<Option<u64>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        if !self.is_current(generation) {
+            return self.answer(reply, None);
+        }
+        let mut removed = 0;
+        for last in lasts {
+            if self.is_still(&last) {
+                self.remove_final(&last);
+                removed += 1;
+            }
+        }
+        self.answer(reply, Some(removed));
+    }
+
+    pub fn pause(&mut self, queue: &QueueKey, is_paused: bool, reply: Reply<QueueStats>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let is_already = self.shard.queues.find(queue).map(|id| self.shard.queues.at(id).is_paused);
+        if is_already.unwrap_or(false) != is_paused {
+            self.log(Entry::Paused { queue: queue.clone(), is_paused });
+        }
+        let stats = self.shard.stats_of(queue);
+        self.answer(reply, stats);
+    }
+
+    pub fn queue(&mut self, queue: &QueueKey, reply: Reply<QueueStats>) {
+        let stats = self.shard.stats_of(queue);
+        self.answer(reply, stats);
+    }
+
+    pub fn queues(&mut self, tenant: Option<&Arc<str>>, reply: Reply<Vec<QueueStats>>) {
+        let wanted = self.shard.queues.iter().filter(|queue| tenant.is_none_or(|t| queue.key.tenant == *t));
+        let stats = wanted.map(|queue| queue.stats(self.shard.oldest_ready(queue))).collect();
+        self.answer(reply, stats);
+    }
+
+    pub fn put_topic(&mut self, tenant: &Arc<str>, name: &str, policy: Policy, reply: Reply<(Topic, TopicPut)>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let current = self.shard.topics.get(&(tenant.clone(), name.into()));
+        let (topic, did) = topic::put(current, tenant, name, policy, self.now);
+        if did != TopicPut::Same {
+            let value = Some(catalogue::write_topic(&topic));
+            self.log(Entry::Record { key: topic_key(tenant, name), value });
+        }
+        self.answer(reply, (topic, did));
+    }
+
+    pub fn delete_topic(&mut self, tenant: &Arc<str>, name: &str, reply: Reply<bool>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let is_there = self.shard.topics.contains_key(&(tenant.clone(), name.into()));
+        if is_there {
+            self.log(Entry::Record { key: topic_key(tenant, name), value: None });
+        }
+        self.answer(reply, is_there);
+    }
+
+    pub fn topic(&mut self, tenant: &Arc<str>, name: &str, reply: Reply<Option<Topic>>) {
+        let topic = self.shard.topics.get(&(tenant.clone(), name.into())).cloned();
+        self.answer(reply, topic);
+    }
+
+    pub fn subscribe(&mut self, new: NewSubscription, reply: Reply<Result<Subscription, Refusal>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let bits = (u128::from(self.draw()) << 64) | u128::from(self.draw());
+        let id = u128::from_be_bytes(*codeq_queue::TaskId::from_bits(bits).as_bytes());
+        let accepted = new.accept(id, self.now);
+        if let Ok(subscription) = &accepted {
+            self.put_subscription(subscription);
+        }
+        self.answer(reply, accepted);
+    }
+
+    fn put_subscription(&mut self, subscription: &Subscription) {
+        let value = Some(catalogue::write_subscription(subscription));
+        self.log(Entry::Record { key: subscription_key(subscription.id), value });
+    }
+
+    pub fn renew(
+        &mut self,
+        tenant: &Arc<str>,
+        id: u128,
+        ttl_seconds: i64,
+        reply: Reply<Result<Subscription, Refusal>>,
+    ) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let known = self.shard.subscriptions.get(&id);
+        let renewed = match known.filter(|s| s.tenant == *tenant && s.expires_at > self.now) {
+            None => Err(Refusal::SubscriptionNotFound),
+            Some(current) => {
+                let expires_at = self.now.plus(ttl(ttl_seconds));
+                Ok(Subscription { expires_at, ..current.clone() })
+            }
+        };
+        if let Ok(subscription) = &renewed {
+            self.put_subscription(subscription);
+        }
+        self.answer(reply, renewed);
+    }
+
+    pub fn subscriptions(&mut self, reply: Reply<Vec<Subscription>>) {
+        let living = self.shard.subscriptions.values().filter(|s| s.expires_at > self.now);
+        let mut living: Vec<Subscription> = living.cloned().collect();
+        living.sort_by_key(|s| (s.created_at, s.id));
+        self.answer(reply, living);
+    }
+
+    pub fn expire_subscriptions(&mut self, reply: Reply<u64>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let over = self.shard.subscriptions.values().filter(|s| s.expires_at <= self.now);
+        let over: Vec<u128> = over.map(|s| s.id).collect();
+        for id in &over {
+            self.log(Entry::Record { key: subscription_key(*id), value: None });
+        }
+        self.answer(reply, over.len() as u64);
+    }
+
+    pub fn take_deliveries(&mut self, limit: usize, hold: Duration, reply: Reply<Vec<Delivery>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let due = self.shard.outbox.due(self.now, limit);
+        for delivery in &due {
+            let state = DeliveryState::Pending { due: self.now.plus(hold) };
+            let (id, attempts) = (delivery.id, delivery.attempts);
+            self.log(Entry::DeliveryMoved { id, state, attempts, error: None });
+        }
+        let due = due.iter().map(|delivery| (**delivery).clone()).collect();
+        self.answer(reply, due);
+    }
+
+    /// `None` if this shard does not know the callback.
+    pub fn report_delivery(&mut self, id: u128, report: DeliveryReport, reply: Reply<Result<(), Refusal>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let Some(delivery) = self.shard.outbox.get(id).cloned() else {
+            return self.answer(reply, Err(Refusal::DeliveryNotFound));
+        };
+        let cut = |text: String| Some(limits::cut(&text, limits::ERROR_BYTES).into());
+        let attempts = delivery.attempts + 1;
+        let entry = match report {
+            DeliveryReport::Delivered => Entry::DeliveryDone { id },
+            DeliveryReport::Retry { due, error } => {
+                let state = DeliveryState::Pending { due };
+                Entry::DeliveryMoved { id, state, attempts, error: cut(error) }
+            }
+            DeliveryReport::Failed { error } => {
+                let state = DeliveryState::Failed { at: self.now };
+                Entry::DeliveryMoved { id, state, attempts, error: cut(error) }
+            }
+        };
+        self.log(entry);
+        self.answer(reply, Ok(()));
+    }
+
+    pub fn deliveries(
+        &mut self,
+        tenant: &Arc<str>,
+        failed: bool,
+        after: u128,
+        limit: usize,
+        reply: Reply<Vec<Delivery>>,
+    ) {
+        let wanted = self.shard.outbox.after(after).filter(|delivery| {
+            delivery.tenant == *tenant && matches!(delivery.state, DeliveryState::Failed { .. }) == failed
+        });
+        let found = wanted.take(limit).map(|delivery| (**delivery).clone()).collect();
+        self.answer(reply, found);
+    }
+
+    pub fn redeliver(&mut self, tenant: &Arc<str>, id: u128, reply: Reply<Result<Delivery, Refusal>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let known = self.shard.outbox.get(id).filter(|delivery| delivery.tenant == *tenant);
+        let is_failed = known.is_some_and(|delivery| matches!(delivery.state, DeliveryState::Failed { .. }));
+        if !is_failed {
+            return self.answer(reply, Err(Refusal::DeliveryNotFound));
+        }
+        let state = DeliveryState::Pending { due: self.now };
+        self.log(Entry::DeliveryMoved { id, state, attempts: 0, error: None });
+        let delivery = self.shard.outbox.get(id).expect("moved just now");
+        let delivery = (**delivery).clone();
+        self.answer(reply, Ok(delivery));
+    }
+
+    /// Drops callbacks that failed too long ago.
+    pub fn forget_failed_deliveries(&mut self) {
+        if self.unwritable.is_some() {
+            return;
+        }
+        let kept = i64::try_from(limits::FAILED_DELIVERY_KEPT.as_millis()).unwrap_or(i64::MAX);
+        let before = Time::from_millis(self.now.millis().saturating_sub(kept));
+        for id in self.shard.outbox.failed_before(before) {
+            self.log(Entry::DeliveryDone { id });
+        }
+    }
+}
+
+impl Shard {
+    fn oldest_ready(&self, queue: &super::Queue) -> Option<Time> {
+        let heads = queue.lists.iter().filter_map(|list| list.first());
+        heads.map(|slot_id| self.slots.at(slot_id).created_at).min()
+    }
+
+    fn stats_of(&self, key: &QueueKey) -> QueueStats {
+        match self.queues.find(key) {
+            Some(id) => {
+                let queue = self.queues.at(id);
+                queue.stats(self.oldest_ready(queue))
+            }
+            None => QueueStats {
+                tenant: key.tenant.clone(),
+                command: key.command.clone(),
+                ready: [0; 10],
+                delayed: 0,
+                in_progress: 0,
+                dead: 0,
+                is_paused: false,
+                oldest_ready: None,
+                last_claim: None,
+            },
+        }
+    }
+
+    /// A topic or subscription as the entry or row says.
+    pub fn apply_record(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
+        match (key.first().copied(), value) {
+            (Some(records::TOPIC), Some(value)) => {
+                let topic = catalogue::read_topic(value).map_err(|_| "a topic that cannot be read")?;
+                self.topics.insert((topic.tenant.clone(), topic.name.clone()), topic);
+            }
+            (Some(records::TOPIC), None) => {
+                let (tenant, name) = catalogue::read_topic_key(key).ok_or("a topic without name")?;
+                self.topics.remove(&(tenant, name));
+            }
+            (Some(records::SUBSCRIPTION), Some(value)) => {
+                let subscription =
+                    catalogue::read_subscription(value).map_err(|_| "a subscription that cannot be read")?;
+                self.subscriptions.insert(subscription.id, subscription);
+            }
+            (Some(records::SUBSCRIPTION), None) => {
+                let id = key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;
+                self.subscriptions.remove(&u128::from_be_bytes(id));
+            }
+            _ => return Err("a record of an unknown kind"),
+        }
+        Ok(())
+    }
+}

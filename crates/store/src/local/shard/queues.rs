@@ -1,0 +1,159 @@
+//! The queues of a shard: names, ready lists, counts, and who waits on them.
+
+use crate::local::slots::{List, SlotId};
+use codeq_queue::{QueueKey, QueueStats, Time};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Empty queues are remembered (their name, their last claim) up to this many queues.
+const REMEMBERED: usize = 10_000;
+
+pub struct Queue {
+    pub key: QueueKey,
+    /// The command as the newest create spelled it.
+    pub spelling: Arc<str>,
+    pub lists: [List; 10],
+    /// Sum of the lists.
+    pub ready: u64,
+    pub delayed: u64,
+    pub running: u64,
+    pub dead: u64,
+    pub is_paused: bool,
+    pub last_claim: Option<Time>,
+    /// Arrival numbers of the claims held here.
+    pub waiters: BTreeSet<u64>,
+    is_used: bool,
+}
+
+impl Queue {
+    fn new(key: QueueKey) -> Queue {
+        let spelling = key.command.clone();
+        Queue {
+            key,
+            spelling,
+            lists: [List::default(); 10],
+            ready: 0,
+            delayed: 0,
+            running: 0,
+            dead: 0,
+            is_paused: false,
+            last_claim: None,
+            waiters: BTreeSet::new(),
+            is_used: true,
+        }
+    }
+
+    /// The task that a claim on this queue gets next, and its priority.
+    pub fn head(&self) -> Option<(u8, SlotId)> {
+        if self.is_paused || self.ready == 0 {
+            return None;
+        }
+        (0..10u8).rev().find_map(|priority| Some((priority, self.lists[usize::from(priority)].first()?)))
+    }
+
+    fn is_idle(&self) -> bool {
+        let tasks = self.ready + self.delayed + self.running + self.dead;
+        tasks == 0 && !self.is_paused && self.waiters.is_empty()
+    }
+
+    pub fn stats(&self, oldest_ready: Option<Time>) -> QueueStats {
+        QueueStats {
+            tenant: self.key.tenant.clone(),
+            command: self.spelling.clone(),
+            ready: self.lists.map(|list| u64::from(list.len)),
+            delayed: self.delayed,
+            in_progress: self.running,
+            dead: self.dead,
+            is_paused: self.is_paused,
+            oldest_ready,
+            last_claim: self.last_claim,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Tenant {
+    /// Queues that hold ready tasks, paused ones too.
+    pub ready: BTreeSet<u32>,
+    /// Arrival numbers of held claims that take any command.
+    pub waiters: BTreeSet<u64>,
+}
+
+#[derive(Default)]
+pub struct Queues {
+    by_key: HashMap<QueueKey, u32>,
+    all: Vec<Queue>,
+    free: Vec<u32>,
+    pub tenants: HashMap<Arc<str>, Tenant>,
+}
+
+impl Queues {
+    pub fn at(&self, id: u32) -> &Queue {
+        &self.all[id as usize]
+    }
+
+    pub fn at_mut(&mut self, id: u32) -> &mut Queue {
+        &mut self.all[id as usize]
+    }
+
+    pub fn find(&self, key: &QueueKey) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The queue of that name, made if need be.
+    pub fn intern(&mut self, key: &QueueKey) -> u32 {
+        if let Some(id) = self.find(key) {
+            return id;
+        }
+        if self.by_key.len() >= REMEMBERED {
+            self.forget_idle();
+        }
+        let queue = Queue::new(key.clone());
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.all[id as usize] = queue;
+                id
+            }
+            None => {
+                self.all.push(queue);
+                u32::try_from(self.all.len() - 1).expect("fewer than four billion queues")
+            }
+        };
+        self.by_key.insert(key.clone(), id);
+        id
+    }
+
+    /// Amortised: called when the table is full, frees every idle queue at once.
+    fn forget_idle(&mut self) {
+        for (id, queue) in self.all.iter_mut().enumerate().filter(|(_, q)| q.is_used && q.is_idle()) {
+            queue.is_used = false;
+            self.by_key.remove(&queue.key);
+            self.free.push(id as u32);
+        }
+        self.tenants.retain(|_, tenant| !tenant.ready.is_empty() || !tenant.waiters.is_empty());
+    }
+
+    /// Writes a changed list back and keeps the sums that depend on it.
+    pub fn set_list(&mut self, id: u32, priority: usize, list: List) {
+        let queue = &mut self.all[id as usize];
+        let before = queue.ready;
+        queue.ready = queue.ready + u64::from(list.len) - u64::from(queue.lists[priority].len);
+        queue.lists[priority] = list;
+        match (before, queue.ready) {
+            (0, 1..) => {
+                let tenant = queue.key.tenant.clone();
+                self.tenants.entry(tenant).or_default().ready.insert(id);
+            }
+            (1.., 0) => {
+                if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
+                    tenant.ready.remove(&id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Queue> {
+        self.all.iter().filter(|queue| queue.is_used)
+    }
+}

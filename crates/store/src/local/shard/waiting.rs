@@ -1,0 +1,238 @@
+//! Calls that are held until something comes: claims without work, results not yet there.
+//!
+//! A held claim is parked on the queues it wants (or on its tenant) and served by the very transition that
+//! feeds one of them, in the same group, in order of arrival. Nothing polls.
+
+use super::produce::done;
+use super::turn::{Reply, Turn};
+use crate::local::records::Final;
+use codeq_queue::store::{Claim, ResultLookup, Wait};
+use codeq_queue::{Commands, QueueKey, Task, Time};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+/// The right to answer a held claim. It may be parked on several shards; whoever takes it serves.
+pub struct Ticket(Mutex<Option<Reply<Vec<Task>>>>);
+
+impl Ticket {
+    pub fn new(reply: Reply<Vec<Task>>) -> Ticket {
+        Ticket(Mutex::new(Some(reply)))
+    }
+
+    /// The reply, unless it is taken or nobody waits for it any more.
+    pub fn take(&self) -> Option<Reply<Vec<Task>>> {
+        let taken = self.0.lock().expect("no one panics holding a ticket").take();
+        taken.filter(|reply| !reply.is_closed())
+    }
+
+    pub fn is_open(&self) -> bool {
+        let reply = self.0.lock().expect("no one panics holding a ticket");
+        reply.as_ref().is_some_and(|reply| !reply.is_closed())
+    }
+}
+
+enum Hold {
+    Claim { claim: Claim, queues: Vec<u32>, ticket: Arc<Ticket> },
+    Result { no: u64, reply: Reply<ResultLookup> },
+}
+
+struct Held {
+    token: u64,
+    deadline: Option<Time>,
+    hold: Hold,
+}
+
+#[derive(Default)]
+pub struct Waiting {
+    arrivals: u64,
+    /// By arrival.
+    held: BTreeMap<u64, Held>,
+    by_token: HashMap<u64, u64>,
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Arrivals of result waiters by task number.
+    results: HashMap<u64, Vec<u64>>,
+    /// Nothing is held any more: the store is closing.
+    pub is_closed: bool,
+}
+
+impl Waiting {
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    fn park(&mut self, wait: Wait, token: u64, hold: Hold) -> u64 {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        let deadline = match wait {
+            Wait::Until(at) => Some(at),
+            Wait::Forever | Wait::No => None,
+        };
+        self.deadlines.extend(deadline.map(|at| (at, arrival)));
+        self.by_token.insert(token, arrival);
+        self.held.insert(arrival, Held { token, deadline, hold });
+        arrival
+    }
+
+    fn unpark(&mut self, arrival: u64) -> Option<Hold> {
+        let held = self.held.remove(&arrival)?;
+        self.by_token.remove(&held.token);
+        if let Some(at) = held.deadline {
+            self.deadlines.remove(&(at, arrival));
+        }
+        Some(held.hold)
+    }
+
+    pub fn hold_result(&mut self, no: u64, wait: Wait, token: u64, reply: Reply<ResultLookup>) {
+        let arrival = self.park(wait, token, Hold::Result { no, reply });
+        self.results.entry(no).or_default().push(arrival);
+    }
+}
+
+impl Turn<'_> {
+    /// Parks a claim that found nothing, or serves it if there is something after all.
+    pub fn claim_waiting(&mut self, claim: Claim, token: u64, ticket: Arc<Ticket>) {
+        if self.unwritable.is_none() {
+            let taken = self.take_for(&claim, &ticket);
+            if taken {
+                return;
+            }
+        }
+        let is_over = matches!(claim.wait, Wait::Until(at) if at <= self.now);
+        if is_over || self.shard.waiting.is_closed {
+            if let Some(reply) = ticket.take() {
+                self.answer(reply, Vec::new());
+            }
+            return;
+        }
+        let queues: Vec<u32> = match &claim.commands {
+            Commands::Any => Vec::new(),
+            Commands::These(commands) => {
+                let key = |command: &Arc<str>| QueueKey { tenant: claim.tenant.clone(), command: command.clone() };
+                commands.iter().map(|command| self.shard.queues.intern(&key(command))).collect()
+            }
+        };
+        let (wait, tenant) = (claim.wait, claim.tenant.clone());
+        let arrival =
+            self.shard.waiting.park(wait, token, Hold::Claim { claim, queues: queues.clone(), ticket });
+        for queue in &queues {
+            self.shard.queues.at_mut(*queue).waiters.insert(arrival);
+        }
+        if queues.is_empty() {
+            self.shard.queues.tenants.entry(tenant).or_default().waiters.insert(arrival);
+        }
+    }
+
+    /// True if the ticket is settled: served here, or closed.
+    fn take_for(&mut self, claim: &Claim, ticket: &Ticket) -> bool {
+        if !self.has_work(claim) {
+            return false;
+        }
+        if let Some(reply) = ticket.take() {
+            let taken = self.take(claim, None);
+            self.hand_over(taken, reply);
+        }
+        true
+    }
+
+    fn has_work(&self, claim: &Claim) -> bool {
+        self.pick(&claim.tenant, &claim.commands).is_some()
+    }
+
+    /// Gives ready tasks of queues that were fed in this turn to the claims that wait for them.
+    pub fn serve_waiters(&mut self) {
+        if self.unwritable.is_some() {
+            return;
+        }
+        while let Some(queue) = self.shard.fed.pop() {
+            while self.shard.queues.at(queue).head().is_some() {
+                let Some(arrival) = self.first_waiter(queue) else { break };
+                let Some(Hold::Claim { claim, ticket, .. }) = self.let_go(arrival) else { continue };
+                self.take_for(&claim, &ticket);
+            }
+        }
+    }
+
+    fn first_waiter(&self, queue: u32) -> Option<u64> {
+        let queue = self.shard.queues.at(queue);
+        let here = queue.waiters.first();
+        let any = self.shard.queues.tenants.get(&queue.key.tenant).and_then(|tenant| tenant.waiters.first());
+        here.into_iter().chain(any).min().copied()
+    }
+
+    /// Takes a held call out of everywhere it is parked.
+    fn let_go(&mut self, arrival: u64) -> Option<Hold> {
+        let hold = self.shard.waiting.unpark(arrival)?;
+        match &hold {
+            Hold::Claim { claim, queues, .. } => {
+                for queue in queues {
+                    self.shard.queues.at_mut(*queue).waiters.remove(&arrival);
+                }
+                if let Some(tenant) = self.shard.queues.tenants.get_mut(&claim.tenant) {
+                    tenant.waiters.remove(&arrival);
+                }
+            }
+            Hold::Result { no, .. } => {
+                if let Some(arrivals) = self.shard.waiting.results.get_mut(no) {
+                    arrivals.retain(|known| *known != arrival);
+                    if arrivals.is_empty() {
+                        self.shard.waiting.results.remove(no);
+                    }
+                }
+            }
+        }
+        Some(hold)
+    }
+
+    /// The caller has gone.
+    pub fn stop_waiting(&mut self, token: u64) {
+        if let Some(arrival) = self.shard.waiting.by_token.get(&token).copied() {
+            self.let_go(arrival);
+        }
+    }
+
+    /// Answers the result waiters of tasks that ended in this turn.
+    pub fn answer_results(&mut self) {
+        for last in std::mem::take(&mut self.shard.ended) {
+            for arrival in self.shard.waiting.results.remove(&last.sketch.no).unwrap_or_default() {
+                if let Some(Hold::Result { reply, .. }) = self.shard.waiting.unpark(arrival) {
+                    self.answer_done(reply, last.clone());
+                }
+            }
+        }
+    }
+
+    fn answer_done(&mut self, reply: Reply<ResultLookup>, last: Arc<Final>) {
+        let needs_tree = !last.sketch.detail.is_complete();
+        self.answer_from(reply, needs_tree, move |library| done(library, &last));
+    }
+
+    /// Ends the waits whose time is over.
+    pub fn end_waits(&mut self) {
+        while let Some((at, arrival)) = self.shard.waiting.deadlines.first().copied() {
+            if at > self.now {
+                return;
+            }
+            self.end_wait(arrival);
+        }
+    }
+
+    /// Ends all waits; the store is closing.
+    pub fn end_all_waits(&mut self) {
+        self.shard.waiting.is_closed = true;
+        while let Some(arrival) = self.shard.waiting.held.keys().next().copied() {
+            self.end_wait(arrival);
+        }
+    }
+
+    fn end_wait(&mut self, arrival: u64) {
+        match self.let_go(arrival) {
+            Some(Hold::Claim { ticket, .. }) => {
+                if let Some(reply) = ticket.take() {
+                    self.answer(reply, Vec::new());
+                }
+            }
+            Some(Hold::Result { reply, .. }) => self.answer(reply, ResultLookup::Pending),
+            None => {}
+        }
+    }
+}

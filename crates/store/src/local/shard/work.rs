@@ -1,0 +1,336 @@
+//! The worker's verbs: claim, heartbeat, nack, abandon, submit.
+
+use super::produce::Located;
+use super::turn::{Reply, Turn};
+use crate::local::entry::{Ended, Entry};
+use crate::local::records::Sketch;
+use crate::local::slots::SlotId;
+use codeq_queue::retry::{self, Ending, Next};
+use codeq_queue::store::{Abandon, Claim, Heartbeat, Items, Nack, Report, Returned, Submit};
+use codeq_queue::task::{self, LEASE_EXPIRED, MAX_ATTEMPTS, guard, guard_heartbeat, reason_text, used};
+use codeq_queue::{
+    AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, QueueKey, Refusal,
+    ResultRecord, State, Status, Task, Time,
+};
+use std::sync::Arc;
+
+/// The answer to one item: known, or a refusal whose wording depends on a task that is no longer live.
+pub enum Item<T> {
+    Known(Result<T, Refusal>),
+    Ended { located: Located, report: Report },
+}
+
+/// Whether head `a` comes before head `b` in a wildcard claim.
+pub fn is_better(a: (u8, Time), b: (u8, Time)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
+}
+
+impl Turn<'_> {
+    /// Lends up to `claim.count` tasks, best first, without waiting, until another shard's head is better.
+    pub fn take(&mut self, claim: &Claim, rival: Option<(u8, Time)>) -> Vec<Sketch> {
+        let mut taken = Vec::new();
+        while taken.len() < claim.count {
+            let Some(slot_id) = self.pick(&claim.tenant, &claim.commands) else { break };
+            let slot = self.shard.slots.at(slot_id);
+            if rival.is_some_and(|rival| is_better(rival, (slot.priority, slot.created_at))) {
+                break;
+            }
+            taken.push(self.lend(slot_id, claim));
+        }
+        taken
+    }
+
+    fn lend(&mut self, slot_id: SlotId, claim: &Claim) -> Sketch {
+        let slot = self.shard.slots.at(slot_id);
+        let (no, attempts, queue) = (slot.no, slot.attempts + 1, slot.queue);
+        if slot.detail.is_none() {
+            self.read_ahead(queue);
+        }
+        let until = self.now.plus(claim.lease);
+        self.log(Entry::Claimed { no, at: self.now, attempts, owner: claim.owner.clone(), until });
+        self.shard.slots.at(slot_id).sketch()
+    }
+
+    /// The next task for these commands: the first command with work, or with any command the highest
+    /// priority and then the earliest created head.
+    pub fn pick(&self, tenant: &Arc<str>, commands: &Commands) -> Option<SlotId> {
+        let queues = &self.shard.queues;
+        match commands {
+            Commands::These(commands) => commands.iter().find_map(|command| {
+                let key = QueueKey { tenant: tenant.clone(), command: command.clone() };
+                Some(queues.at(queues.find(&key)?).head()?.1)
+            }),
+            Commands::Any => {
+                let heads = queues.tenants.get(tenant)?.ready.iter().filter_map(|id| queues.at(*id).head());
+                let best = heads.min_by_key(|(priority, slot_id)| {
+                    let slot = self.shard.slots.at(*slot_id);
+                    (u8::MAX - priority, slot.created_at, slot.no)
+                });
+                best.map(|(_, slot_id)| slot_id)
+            }
+        }
+    }
+
+    /// What a wildcard claim would get here: for choosing between shards.
+    pub fn peek(&mut self, tenant: &Arc<str>, reply: Reply<Option<(u8, Time)>>) {
+        let head = self.pick(tenant, &Commands::Any).map(|slot_id| self.shard.slots.at(slot_id));
+        let head = head.map(|slot| (slot.priority, slot.created_at));
+        self.answer(reply, head);
+    }
+
+    /// Has the bodies of the next tasks of a queue read from the tree, before they are claimed.
+    fn read_ahead(&mut self, queue: u32) {
+        if !self.shard.has_cache_room() || !self.shard.loading.insert(queue) {
+            return;
+        }
+        let mut numbers = Vec::new();
+        let mut at = self.shard.queues.at(queue).head().map(|(_, slot_id)| slot_id);
+        for _ in 0..self.shard.limits.read_ahead {
+            let Some(slot_id) = at else { break };
+            let slot = self.shard.slots.at(slot_id);
+            if slot.detail.is_none() {
+                numbers.push(slot.no);
+            }
+            at = self.shard.slots.next(slot_id);
+        }
+        let links = self.links.clone();
+        let generation = self.shard.generation.load(std::sync::atomic::Ordering::Relaxed);
+        self.links.readers.submit(move || {
+            let details = links.library.details(&numbers).unwrap_or_default();
+            links.inbox.post(move |turn| {
+                turn.shard.loading.remove(&queue);
+                // What was read may be older than what has been forgotten since.
+                if generation == turn.shard.generation.load(std::sync::atomic::Ordering::Relaxed) {
+                    turn.shard.load(details);
+                }
+            });
+        });
+    }
+
+    pub fn claim(&mut self, claim: &Claim, rival: Option<(u8, Time)>, reply: Reply<Vec<Task>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let taken = self.take(claim, rival);
+        self.hand_over(taken, reply);
+    }
+
+    /// Sends lent tasks to their claimer. If nobody is there any more they come back with a refund.
+    pub fn hand_over(&mut self, taken: Vec<Sketch>, reply: Reply<Vec<Task>>) {
+        let needs_tree = taken.iter().any(|sketch| !sketch.detail.is_complete());
+        let links = self.links.clone();
+        self.group.releases.push(Box::new(move || {
+            let readers = links.readers.clone();
+            let send = move || {
+                let lent: Vec<(u64, u32)> = taken.iter().map(|sketch| (sketch.no, sketch.attempts)).collect();
+                let tasks: Result<Vec<Task>, Failure> =
+                    taken.into_iter().map(|sketch| links.library.task(sketch)).collect();
+                let is_failed = tasks.is_err();
+                if (reply.send(tasks).is_err() || is_failed) && !lent.is_empty() {
+                    links.inbox.post(move |turn| turn.take_back(&lent));
+                }
+            };
+            match needs_tree {
+                true => readers.submit(send),
+                false => send(),
+            }
+        }));
+    }
+
+    /// Returns tasks that were lent to someone who vanished before the hand-over.
+    fn take_back(&mut self, lent: &[(u64, u32)]) {
+        if self.unwritable.is_some() {
+            return;
+        }
+        for (no, attempts) in lent {
+            let Some(slot_id) = self.shard.slots.find(*no) else { continue };
+            let slot = self.shard.slots.at(slot_id);
+            if slot.attempts == *attempts && slot.state.lease().is_some() {
+                self.give_up(slot_id, Ending::Refund, None);
+            }
+        }
+    }
+
+    pub fn heartbeat(&mut self, beats: Vec<Heartbeat>, reply: Reply<Items<()>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let items = beats.into_iter().map(|beat| {
+            self.item(beat.report, |turn, slot_id, report| {
+                let slot = turn.shard.slots.at(slot_id);
+                guard_heartbeat(&slot.state, slot.attempts, &report.owner, report.attempt, turn.now)?;
+                let (no, until) = (slot.no, turn.now.plus(beat.extend));
+                turn.log(Entry::Extended { no, at: turn.now, until });
+                Ok(())
+            })
+        });
+        let items = items.collect();
+        self.answer_items(reply, items);
+    }
+
+    pub fn nack(&mut self, nacks: Vec<Nack>, reply: Reply<Items<Returned>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let items = nacks.into_iter().map(|nack| {
+            let ending = Ending::Nack { delay_seconds: nack.delay_seconds };
+            let reason = reason_text(nack.reason.as_deref());
+            self.item(nack.report, |turn, slot_id, report| turn.give_back(slot_id, report, ending, reason))
+        });
+        let items = items.collect();
+        self.answer_items(reply, items);
+    }
+
+    pub fn abandon(&mut self, abandons: Vec<Abandon>, reply: Reply<Items<Returned>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let items = abandons.into_iter().map(|abandon| {
+            let ending = if abandon.refund { Ending::Refund } else { Ending::Abandon };
+            self.item(abandon.report, |turn, slot_id, report| turn.give_back(slot_id, report, ending, None))
+        });
+        let items = items.collect();
+        self.answer_items(reply, items);
+    }
+
+    pub fn submit(&mut self, submits: Vec<Submit>, reply: Reply<Items<ResultRecord>>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let items = submits.into_iter().map(|submit| {
+            self.item(submit.report, |turn, slot_id, report| {
+                let slot = turn.shard.slots.at(slot_id);
+                guard(&slot.state, slot.attempts, &report.owner, report.attempt)?;
+                let record = submit.outcome.record(turn.now)?;
+                let (state, outcome) = match record.status {
+                    Status::Completed => (State::Completed, AttemptOutcome::Completed),
+                    Status::Failed => (State::Failed, AttemptOutcome::Failed),
+                };
+                let error = record.error.clone();
+                turn.finish(slot_id, state, Some(outcome), error, record.clone());
+                Ok(record)
+            })
+        });
+        let items = items.collect();
+        self.answer_items(reply, items);
+    }
+
+    /// Runs `act` on a live task of the report's tenant.
+    fn item<T>(
+        &mut self,
+        report: Report,
+        act: impl FnOnce(&mut Self, SlotId, &Report) -> Result<T, Refusal>,
+    ) -> Item<T> {
+        match self.locate(&report.tenant, &report.id) {
+            Located::Live(slot_id) => Item::Known(act(self, slot_id, &report)),
+            Located::Nowhere => Item::Known(Err(Refusal::NotFound)),
+            located => Item::Ended { located, report },
+        }
+    }
+
+    fn answer_items<T: Send + 'static>(&mut self, reply: Reply<Items<T>>, items: Vec<Item<T>>) {
+        let now = self.now;
+        let needs_tree =
+            items.iter().any(|item| matches!(item, Item::Ended { located, .. } if located.needs_tree()));
+        self.answer_from(reply, needs_tree, move |library| {
+            let answers = items.into_iter().map(|item| match item {
+                Item::Known(answer) => Ok(answer),
+                Item::Ended { located, report } => Ok(Err(match located.last(library, now)? {
+                    None => Refusal::NotFound,
+                    Some(last) => {
+                        let sketch = &last.sketch;
+                        let refused = guard(&sketch.state, sketch.attempts, &report.owner, report.attempt);
+                        refused.expect_err("a task that ended does not run")
+                    }
+                })),
+            });
+            answers.collect()
+        });
+    }
+
+    fn give_back(
+        &mut self,
+        slot_id: SlotId,
+        report: &Report,
+        ending: Ending,
+        reason: Option<Arc<str>>,
+    ) -> Result<Returned, Refusal> {
+        let slot = self.shard.slots.at(slot_id);
+        guard(&slot.state, slot.attempts, &report.owner, report.attempt)?;
+        Ok(self.give_up(slot_id, ending, reason))
+    }
+
+    /// Ends the running attempt without a result: another try, or the dead letters.
+    pub fn give_up(&mut self, slot_id: SlotId, ending: Ending, reason: Option<Arc<str>>) -> Returned {
+        let random = self.draw();
+        let slot = self.shard.slots.at(slot_id);
+        let used = used(slot.attempts, slot.refunds);
+        let next = retry::after(ending, used, slot.max_attempts, &self.shard.rules.backoff, self.now, random);
+        let outcome = match ending {
+            Ending::Nack { .. } => AttemptOutcome::Nack,
+            Ending::Abandon => AttemptOutcome::Abandoned,
+            Ending::Refund => AttemptOutcome::Refunded,
+            Ending::LeaseExpired => AttemptOutcome::LeaseExpired,
+        };
+        let error = match ending {
+            Ending::LeaseExpired => Some(LEASE_EXPIRED.into()),
+            _ => reason,
+        };
+        let (state, delay_seconds) = match next {
+            Next::Dead => {
+                let error: Arc<str> = error.unwrap_or_else(|| MAX_ATTEMPTS.into());
+                let record = self.failure(&error, FailureReason::MaxAttempts);
+                self.finish(slot_id, State::Dead, Some(outcome), Some(error), record);
+                return Returned::Dead;
+            }
+            Next::Ready => (State::Ready { seq: self.next_seq() }, 0),
+            Next::Delayed { until, delay_seconds } => (State::Delayed { until }, delay_seconds),
+        };
+        let slot = self.shard.slots.at(slot_id);
+        let refunds = slot.refunds + u32::from(ending == Ending::Refund);
+        let entry = Entry::Returned { no: slot.no, at: self.now, outcome, refunds, state, error };
+        self.log(entry);
+        Returned::Requeued { delay_seconds }
+    }
+
+    pub fn failure(&self, error: &Arc<str>, reason: FailureReason) -> ResultRecord {
+        ResultRecord {
+            status: Status::Failed,
+            result: None,
+            error: Some(error.clone()),
+            failure_reason: Some(reason),
+            artifacts: Vec::new(),
+            completed_at: self.now,
+        }
+    }
+
+    /// Ends a task: state, result, retention and callback in one entry.
+    pub fn finish(
+        &mut self,
+        slot_id: SlotId,
+        state: State,
+        outcome: Option<AttemptOutcome>,
+        error: Option<Arc<str>>,
+        record: ResultRecord,
+    ) {
+        let rules = &self.shard.rules;
+        let expires = match state {
+            State::Dead => rules.dead_retention.map_or(Time::MAX, |kept| self.now.plus(kept)),
+            _ => self.now.plus(rules.retention),
+        };
+        let delivery = self.callback(slot_id, &record);
+        let no = self.shard.slots.at(slot_id).no;
+        let record = Arc::new(record);
+        let ended = Ended { no, at: self.now, state, outcome, error, record, expires, delivery };
+        self.log(Entry::Ended(Box::new(ended)));
+    }
+
+    fn callback(&mut self, slot_id: SlotId, record: &ResultRecord) -> Option<Arc<Delivery>> {
+        let slot = self.shard.slots.at(slot_id);
+        let extra = slot.extra.as_ref().filter(|_| self.shard.rules.callbacks)?;
+        let url: Arc<str> = extra.webhook.as_deref()?.into();
+        let task_id = self.shard.ids.encode(slot.no, slot.tail);
+        let stamp = (self.shard.rules.stamp)(record.completed_at);
+        let body = task::callback_body(task_id, &extra.command, record, &stamp).into();
+        let tenant = self.shard.queues.at(slot.queue).key.tenant.clone();
+        // The id names its shard.
+        let bits = (u128::from(self.draw()) << 64) | u128::from(self.draw());
+        let shards = u128::from(self.shard.shards);
+        let id = (bits >> 1) / shards * shards + u128::from(self.shard.index);
+        let state = DeliveryState::Pending { due: self.now };
+        let created_at = self.now;
+        let delivery =
+            Delivery { id, task_id, tenant, url, body, state, attempts: 0, last_error: None, created_at };
+        Some(Arc::new(delivery))
+    }
+}

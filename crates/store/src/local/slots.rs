@@ -1,0 +1,294 @@
+//! Live tasks in memory: about a hundred bytes each, found by number, chained into ready lists.
+//!
+//! Slots live in chunks and the index in many small tables, so that growing to millions never moves
+//! everything at once.
+
+use super::records::{Detail, Sketch};
+use codeq_queue::{State, Time};
+use hashbrown::HashTable;
+
+pub type SlotId = u32;
+const NIL: SlotId = u32::MAX;
+const CHUNK: usize = 1 << 13;
+const TABLES: usize = 1 << 10;
+
+/// What must stay in memory of a task's body: it is needed to end the task.
+pub struct Extra {
+    pub key: Option<Box<str>>,
+    pub webhook: Option<Box<str>>,
+    pub command: Box<str>,
+}
+
+pub struct Slot {
+    pub no: u64,
+    pub tail: u64,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub state: State,
+    prev: SlotId,
+    next: SlotId,
+    pub queue: u32,
+    pub attempts: u32,
+    pub refunds: u32,
+    pub max_attempts: u32,
+    pub priority: u8,
+    /// Only for tasks with an idempotency key or a webhook.
+    pub extra: Option<Box<Extra>>,
+    /// `None`: the tree has it.
+    pub detail: Option<Box<Kept>>,
+}
+
+/// A detail in memory, and the journal position it was last changed at.
+pub struct Kept {
+    pub detail: Detail,
+    pub changed: u64,
+    pub bytes: usize,
+}
+
+impl Slot {
+    pub fn sketch(&self) -> Sketch {
+        let detail = self.detail.as_ref().map(|kept| kept.detail.clone()).unwrap_or_default();
+        self.sketch_with(detail)
+    }
+
+    pub fn sketch_with(&self, detail: Detail) -> Sketch {
+        Sketch {
+            no: self.no,
+            tail: self.tail,
+            priority: self.priority,
+            state: self.state.clone(),
+            attempts: self.attempts,
+            refunds: self.refunds,
+            max_attempts: self.max_attempts,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            detail,
+        }
+    }
+}
+
+/// A new slot's contents; links are the table's business.
+pub struct NewSlot {
+    pub no: u64,
+    pub tail: u64,
+    pub created_at: Time,
+    pub queue: u32,
+    pub priority: u8,
+    pub max_attempts: u32,
+    pub state: State,
+    pub extra: Option<Box<Extra>>,
+    pub detail: Option<Box<Kept>>,
+}
+
+/// One ready list: tasks of one priority of one queue, oldest first.
+#[derive(Clone, Copy)]
+pub struct List {
+    head: SlotId,
+    tail: SlotId,
+    pub len: u32,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { head: NIL, tail: NIL, len: 0 }
+    }
+}
+
+impl List {
+    pub fn first(&self) -> Option<SlotId> {
+        (self.head != NIL).then_some(self.head)
+    }
+}
+
+pub struct Slots {
+    chunks: Vec<Vec<Slot>>,
+    free: Vec<SlotId>,
+    tables: Vec<HashTable<SlotId>>,
+    len: usize,
+}
+
+fn hash(no: u64) -> u64 {
+    no.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+impl Slots {
+    pub fn new() -> Slots {
+        let tables = (0..TABLES).map(|_| HashTable::new()).collect();
+        Slots { chunks: Vec::new(), free: Vec::new(), tables, len: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn at(&self, id: SlotId) -> &Slot {
+        &self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+    }
+
+    pub fn at_mut(&mut self, id: SlotId) -> &mut Slot {
+        &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+    }
+
+    pub fn find(&self, no: u64) -> Option<SlotId> {
+        let hash = hash(no);
+        self.tables[table(hash)].find(hash, |id| self.at(*id).no == no).copied()
+    }
+
+    pub fn insert(&mut self, new: NewSlot) -> SlotId {
+        let slot = Slot {
+            no: new.no,
+            tail: new.tail,
+            created_at: new.created_at,
+            updated_at: new.created_at,
+            state: new.state,
+            prev: NIL,
+            next: NIL,
+            queue: new.queue,
+            attempts: 0,
+            refunds: 0,
+            max_attempts: new.max_attempts,
+            priority: new.priority,
+            extra: new.extra,
+            detail: new.detail,
+        };
+        let no = slot.no;
+        let id = match self.free.pop() {
+            Some(id) => {
+                *self.at_mut(id) = slot;
+                id
+            }
+            None => self.append(slot),
+        };
+        let hash = hash(no);
+        let chunks = &self.chunks;
+        let rehash = |id: &SlotId| self::hash(chunks[*id as usize / CHUNK][*id as usize % CHUNK].no);
+        self.tables[table(hash)].insert_unique(hash, id, rehash);
+        self.len += 1;
+        id
+    }
+
+    fn append(&mut self, slot: Slot) -> SlotId {
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let index = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[index];
+        chunk.push(slot);
+        SlotId::try_from(index * CHUNK + chunk.len() - 1).expect("fewer than four billion live tasks")
+    }
+
+    /// Takes the slot out; it must be in no list.
+    pub fn remove(&mut self, id: SlotId) -> (Option<Box<Extra>>, Option<Box<Kept>>) {
+        let slot = self.at_mut(id);
+        let (no, extra, detail) = (slot.no, slot.extra.take(), slot.detail.take());
+        slot.state = State::Completed;
+        slot.no = 0;
+        let hash = hash(no);
+        if let Ok(entry) = self.tables[table(hash)].find_entry(hash, |known| *known == id) {
+            entry.remove();
+        }
+        self.free.push(id);
+        self.len -= 1;
+        (extra, detail)
+    }
+
+    pub fn push_back(&mut self, list: &mut List, id: SlotId) {
+        let tail = list.tail;
+        let slot = self.at_mut(id);
+        slot.prev = tail;
+        slot.next = NIL;
+        match tail {
+            NIL => list.head = id,
+            tail => self.at_mut(tail).next = id,
+        }
+        list.tail = id;
+        list.len += 1;
+    }
+
+    pub fn unlink(&mut self, list: &mut List, id: SlotId) {
+        let slot = self.at_mut(id);
+        let (prev, next) = (slot.prev, slot.next);
+        (slot.prev, slot.next) = (NIL, NIL);
+        match prev {
+            NIL => list.head = next,
+            prev => self.at_mut(prev).next = next,
+        }
+        match next {
+            NIL => list.tail = prev,
+            next => self.at_mut(next).prev = prev,
+        }
+        list.len -= 1;
+    }
+
+    pub fn next(&self, id: SlotId) -> Option<SlotId> {
+        let next = self.at(id).next;
+        (next != NIL).then_some(next)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (SlotId, &Slot)> {
+        let slots = self.chunks.iter().flatten().enumerate();
+        slots.filter(|(_, slot)| slot.no != 0).map(|(index, slot)| (index as SlotId, slot))
+    }
+}
+
+fn table(hash: u64) -> usize {
+    hash as usize % TABLES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(no: u64) -> NewSlot {
+        NewSlot {
+            no,
+            tail: 0,
+            created_at: Time::ZERO,
+            queue: 0,
+            priority: 0,
+            max_attempts: 1,
+            state: State::Ready { seq: no },
+            extra: None,
+            detail: None,
+        }
+    }
+
+    #[test]
+    fn a_slot_is_about_a_hundred_bytes() {
+        assert!(size_of::<Slot>() <= 96, "{}", size_of::<Slot>());
+    }
+
+    #[test]
+    fn lists_keep_order_through_removal_in_the_middle() {
+        let mut slots = Slots::new();
+        let mut list = List::default();
+        let ids: Vec<SlotId> = (1..=20_000).map(|no| slots.insert(new(no))).collect();
+        for id in &ids {
+            slots.push_back(&mut list, *id);
+        }
+        for id in ids.iter().step_by(2) {
+            slots.unlink(&mut list, *id);
+            slots.remove(*id);
+        }
+        let mut seen = Vec::new();
+        let mut at = list.first();
+        while let Some(id) = at {
+            seen.push(slots.at(id).no);
+            at = slots.next(id);
+        }
+        assert_eq!(seen, (2..=20_000).step_by(2).collect::<Vec<u64>>());
+        assert_eq!((list.len, slots.len()), (10_000, 10_000));
+        assert!(slots.find(1).is_none());
+        assert_eq!(slots.at(slots.find(20_000).unwrap()).no, 20_000);
+        assert_eq!(slots.iter().count(), 10_000);
+    }
+
+    #[test]
+    fn freed_slots_are_used_again() {
+        let mut slots = Slots::new();
+        let first = slots.insert(new(1));
+        slots.remove(first);
+        assert_eq!(slots.insert(new(2)), first);
+        assert!(slots.find(1).is_none());
+    }
+}

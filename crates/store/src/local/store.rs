@@ -1,0 +1,504 @@
+//! The embedded store as a [`Store`]: every verb goes to the shards it concerns.
+
+use super::handle::ShardHandle;
+use super::ids::IdKey;
+use super::inbox::Lane;
+use super::readers::Readers;
+use super::records::{Final, Sketch, idem_key};
+use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
+use super::shard::{KeyedTask, Links, Named, Reply, Turn};
+use super::tree::Space;
+use codeq_queue::delivery::DeliveryReport;
+use codeq_queue::store::{
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Items, Nack, ResultLookup, Returned, Submit, TaskRef,
+    Wait,
+};
+use codeq_queue::subscription::{NewSubscription, Subscription};
+use codeq_queue::topic::{Policy, Topic, TopicPut};
+use codeq_queue::{
+    Attempt, Delivery, Failure, NewTask, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, Time,
+};
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Creates and results of one batch are posted in pieces of about this size.
+const PIECE_BYTES: usize = 4 << 20;
+
+pub struct LocalStore {
+    shards: Shards,
+    readers: Arc<Readers>,
+    ids: IdKey,
+    tokens: AtomicU64,
+    is_closed: AtomicBool,
+    lock: Mutex<Option<File>>,
+}
+
+impl LocalStore {
+    pub(super) fn new(shards: Vec<ShardHandle>, readers: Arc<Readers>, ids: IdKey, lock: Option<File>) -> LocalStore {
+        LocalStore {
+            shards: shards.into_iter().map(Arc::new).collect(),
+            readers,
+            ids,
+            tokens: AtomicU64::new(1),
+            is_closed: AtomicBool::new(false),
+            lock: Mutex::new(lock),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.shards.len() as u32
+    }
+
+    /// A task's items, each to the shard of its id.
+    fn by_id<I: Send + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        id: impl Fn(&I) -> &codeq_queue::TaskId,
+        bytes: impl Fn(&I) -> usize,
+        act: fn(&mut Turn<'_>, Vec<I>, Reply<Vec<T>>),
+    ) -> Answer<Vec<T>> {
+        let count = self.count();
+        let bytes: usize = items.iter().map(&bytes).sum();
+        let ask = move |shard: Arc<ShardHandle>, share: Vec<I>| -> Answer<Vec<T>> {
+            Box::pin(async move {
+                shard.ask(Lane::Other, bytes, move |turn, reply| act(turn, share, reply)).await
+            })
+        };
+        scatter(&self.shards, items, |item| id(item).shard(count), ask)
+    }
+
+    fn on<T: Send + 'static>(
+        &self,
+        shard: u32,
+        act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
+    ) -> Answer<T> {
+        let shard = self.shards[shard as usize].clone();
+        Box::pin(async move { shard.ask(Lane::Other, 0, act).await })
+    }
+
+    fn token(&self) -> u64 {
+        self.tokens.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Blocks until everything is durable and the directory is free.
+    fn shut(&self) {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for shard in self.shards.iter() {
+            shard.close();
+        }
+        self.readers.close();
+        drop(self.lock.lock().expect("no one panics holding the lock").take());
+    }
+
+    /// Room that the store takes on disk.
+    pub fn disk_bytes(&self) -> u64 {
+        let of = |shard: &Arc<ShardHandle>| {
+            let journal = shard.journal.as_ref().map_or(0, |journal| journal.disk_bytes());
+            journal + shard.links.library.tree.disk_bytes()
+        };
+        self.shards.iter().map(of).sum()
+    }
+
+    /// Bytes of records that the tree does not have yet.
+    pub fn unsettled_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.links.unsettled_bytes.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+fn new_task_bytes(task: &NewTask) -> usize {
+    2 * task.body.bytes() + 1024
+}
+
+/// Looks the keys of a batch up in the tree, as of `generation`.
+fn look_up_keys(links: &Links, tasks: &mut [KeyedTask], now: Time) -> Result<u64, Failure> {
+    let generation = links.generation.load(Ordering::Acquire);
+    for task in tasks {
+        task.prior = match &task.key {
+            Some(key) => links.library.keyed(key, now)?,
+            None => None,
+        };
+    }
+    Ok(generation)
+}
+
+async fn create_on(
+    shard: Arc<ShardHandle>,
+    mut tasks: Vec<KeyedTask>,
+    bytes: usize,
+) -> Result<Items<Created>, Failure> {
+    shard.room().await;
+    let has_keys = tasks.iter().any(|task| task.key.is_some());
+    loop {
+        let mut generation = shard.generation();
+        if has_keys {
+            (tasks, generation) = shard
+                .read(move |links| {
+                    // Records that are over are sorted out by the owner, whose time counts.
+                    let generation = look_up_keys(links, &mut tasks, Time::ZERO)?;
+                    Ok((tasks, generation))
+                })
+                .await?;
+        }
+        let share = tasks;
+        let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(share, generation, reply));
+        match asked.await? {
+            Ok(created) => return Ok(created),
+            Err(share) => tasks = share,
+        }
+    }
+}
+
+/// What the tree has of the named tasks, completed, as of the generation given with it.
+fn look_up_named(links: &Links, tasks: &[TaskRef]) -> Result<(Vec<Named>, u64), Failure> {
+    let generation = links.generation.load(Ordering::Acquire);
+    let library = &links.library;
+    let named = tasks.iter().map(|task| {
+        let last = library.find(&task.tenant, &task.id, None, Time::ZERO)?;
+        Ok(Named { task: task.clone(), last })
+    });
+    Ok((named.collect::<Result<_, Failure>>()?, generation))
+}
+
+/// Has the tree take in what memory holds, then acts on named tasks until nothing moved in between.
+async fn act_on_named<T: Send + 'static>(
+    shard: Arc<ShardHandle>,
+    tasks: Vec<TaskRef>,
+    act: impl Fn(&mut Turn<'_>, Vec<Named>, u64, Reply<Option<T>>) + Clone + Send + 'static,
+) -> Result<T, Failure> {
+    let _ = shard.trough.flush().await;
+    loop {
+        let asked = tasks.clone();
+        let (named, generation) = shard.read(move |links| look_up_named(links, &asked)).await?;
+        let act = act.clone();
+        let done = shard.ask(Lane::Other, 0, move |turn, reply| act(turn, named, generation, reply)).await?;
+        if let Some(done) = done {
+            return Ok(done);
+        }
+    }
+}
+
+/// Finished tasks of a tenant whose retention ends at or before `before`.
+fn over_by(links: &Links, tenant: &str, before: Time, limit: usize) -> Result<(Vec<Arc<Final>>, u64), Failure> {
+    let generation = links.generation.load(Ordering::Acquire);
+    let mut found = Vec::new();
+    let mut wrong = None;
+    for bucket in links.library.tree.buckets() {
+        let mut visit = |key: &[u8], row: &[u8]| {
+            let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
+            match Final::read(no, row) {
+                Ok(last) => {
+                    let is_theirs = last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
+                    if is_theirs && last.expires <= before {
+                        found.push(Arc::new(last));
+                    }
+                }
+                Err(error) => wrong = Some(Failure::Internal(format!("row {no} of bucket {bucket}: {error}"))),
+            }
+            found.len() < limit && wrong.is_none()
+        };
+        let scanned = links.library.tree.scan(Space::History(bucket), &[], None, &mut visit);
+        scanned.map_err(|error| Failure::unavailable(error.to_string()))?;
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        if found.len() >= limit {
+            break;
+        }
+    }
+    Ok((found, generation))
+}
+
+async fn cleanup_on(shard: &ShardHandle, tenant: Arc<str>, before: Time, limit: usize) -> Result<u64, Failure> {
+    loop {
+        // What ended a moment ago must be in the tree to be found.
+        let _ = shard.trough.flush().await;
+        let tenant = tenant.clone();
+        let (found, generation) =
+            shard.read(move |links| over_by(links, &tenant, before, limit)).await?;
+        let removed =
+            shard.ask(Lane::Other, 0, move |turn, reply| turn.remove_all(found, generation, reply)).await?;
+        if let Some(removed) = removed {
+            return Ok(removed);
+        }
+    }
+}
+
+impl Store for LocalStore {
+    fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
+        let count = self.count();
+        let ask = |shard: Arc<ShardHandle>, share: Vec<KeyedTask>| -> Answer<Items<Created>> {
+            Box::pin(async move {
+                let mut answers = Vec::with_capacity(share.len());
+                for (piece, bytes) in pieces(share, |task| new_task_bytes(&task.task)) {
+                    let bytes = if bytes > GROUPABLE { bytes } else { 0 };
+                    answers.extend(create_on(shard.clone(), piece, bytes).await?);
+                }
+                Ok(answers)
+            })
+        };
+        let keyed = tasks.into_iter().map(|task| {
+            let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+            let key = task.body.idempotency_key.as_deref().map(|key| idem_key(&queue, key));
+            KeyedTask { task, queue, key, prior: None }
+        });
+        scatter(&self.shards, keyed.collect(), move |task| task.queue.shard(count), ask)
+    }
+
+    fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>> {
+        self.by_id(tasks, |task| &task.id, |_| 0, |turn, tasks, reply| turn.get(tasks, reply))
+    }
+
+    fn result(&self, task: TaskRef, wait: Wait) -> Answer<ResultLookup> {
+        let shard = self.shards[task.id.shard(self.count()) as usize].clone();
+        let (shards, token) = (self.shards.clone(), self.token());
+        Box::pin(async move {
+            let guard = routes::is_waiting(wait).then_some(StopWaiting { shards, token });
+            let answer =
+                shard.ask(Lane::Other, 0, move |turn, reply| turn.result(&task, wait, token, reply)).await;
+            drop(guard);
+            answer
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<Vec<Task>> {
+        let (shards, token) = (self.shards.clone(), self.token());
+        Box::pin(async move {
+            let wait = claim.wait;
+            if shards.len() == 1 && routes::is_waiting(wait) {
+                return routes::claim_waiting(&shards, claim, token).await;
+            }
+            let taken = routes::claim_now(&shards, claim.clone()).await?;
+            if !taken.is_empty() || !routes::is_waiting(wait) {
+                return Ok(taken);
+            }
+            routes::claim_waiting(&shards, claim, token).await
+        })
+    }
+
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
+        self.by_id(beats, |beat| &beat.report.id, |_| 0, |turn, beats, reply| turn.heartbeat(beats, reply))
+    }
+
+    fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>> {
+        self.by_id(nacks, |nack| &nack.report.id, |_| 0, |turn, nacks, reply| turn.nack(nacks, reply))
+    }
+
+    fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
+        self.by_id(abandons, |item| &item.report.id, |_| 0, |turn, items, reply| turn.abandon(items, reply))
+    }
+
+    fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
+        let size = |submit: &Submit| submit.outcome.result.as_ref().map_or(0, |text| text.len());
+        let total: usize = submits.iter().map(size).sum();
+        if total <= GROUPABLE {
+            let act = |turn: &mut Turn<'_>, submits, reply: Reply<_>| turn.submit(submits, reply);
+            return self.by_id(submits, |submit| &submit.report.id, |_| 0, act);
+        }
+        let count = self.count();
+        let ask = move |shard: Arc<ShardHandle>, share: Vec<Submit>| -> Answer<Items<ResultRecord>> {
+            Box::pin(async move {
+                let mut answers = Vec::with_capacity(share.len());
+                // The callback repeats the result.
+                for (piece, bytes) in pieces(share, |submit| 4 * size(submit) + 8192) {
+                    let asked = shard.ask(Lane::Other, bytes, move |turn, reply| turn.submit(piece, reply));
+                    answers.extend(asked.await?);
+                }
+                Ok(answers)
+            })
+        };
+        scatter(&self.shards, submits, move |submit| submit.report.id.shard(count), ask)
+    }
+
+    fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
+        let shard = task.id.shard(self.count());
+        let sketch: Answer<Option<Sketch>> = self.on(shard, move |turn, reply| turn.sketch(&task, reply));
+        Box::pin(async move { Ok(sketch.await?.map(|sketch| sketch.attempts())) })
+    }
+
+    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
+        self.by_id(tasks, |task| &task.id, |_| 0, |turn, tasks, reply| turn.cancel(tasks, reply))
+    }
+
+    fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
+        let count = self.count();
+        let ask = move |shard, share| -> Answer<Items<Task>> {
+            Box::pin(act_on_named(shard, share, move |turn, named, generation, reply| {
+                turn.requeue(named, generation, max_attempts, reply)
+            }))
+        };
+        scatter(&self.shards, tasks, move |task: &TaskRef| task.id.shard(count), ask)
+    }
+
+    fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>> {
+        let count = self.count();
+        let ask = |shard, share| -> Answer<Items<()>> {
+            Box::pin(act_on_named(shard, share, |turn, named, generation, reply| {
+                turn.remove(named, generation, reply)
+            }))
+        };
+        scatter(&self.shards, tasks, move |task: &TaskRef| task.id.shard(count), ask)
+    }
+
+    fn cleanup(&self, tenant: Arc<str>, before: Time, limit: usize) -> Answer<u64> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let mut removed = 0;
+            for shard in shards.iter() {
+                let left = limit - usize::try_from(removed).unwrap_or(limit);
+                if left > 0 {
+                    removed += cleanup_on(shard, tenant.clone(), before, left).await?;
+                }
+            }
+            Ok(removed)
+        })
+    }
+
+    fn pause(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.on(queue.shard(self.count()), move |turn, reply| turn.pause(&queue, true, reply))
+    }
+
+    fn resume(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.on(queue.shard(self.count()), move |turn, reply| turn.pause(&queue, false, reply))
+    }
+
+    fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<Vec<QueueStats>> {
+                let tenant = tenant.clone();
+                Box::pin(async move {
+                    shard.ask(Lane::Other, 0, move |turn, reply| turn.queues(tenant.as_ref(), reply)).await
+                })
+            };
+            Ok(each_shard(&shards, ask).await?.into_iter().flatten().collect())
+        })
+    }
+
+    fn queue(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.on(queue.shard(self.count()), move |turn, reply| turn.queue(&queue, reply))
+    }
+
+    fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
+        self.on(0, move |turn, reply| turn.put_topic(&tenant, &name, policy, reply))
+    }
+
+    fn topic(&self, tenant: Arc<str>, name: String) -> Answer<Option<Topic>> {
+        self.on(0, move |turn, reply| turn.topic(&tenant, &name, reply))
+    }
+
+    fn delete_topic(&self, tenant: Arc<str>, name: String) -> Answer<bool> {
+        self.on(0, move |turn, reply| turn.delete_topic(&tenant, &name, reply))
+    }
+
+    fn subscribe(&self, subscription: NewSubscription) -> Answer<Result<Subscription, Refusal>> {
+        self.on(0, move |turn, reply| turn.subscribe(subscription, reply))
+    }
+
+    fn renew(&self, tenant: Arc<str>, id: u128, ttl_seconds: i64) -> Answer<Result<Subscription, Refusal>> {
+        self.on(0, move |turn, reply| turn.renew(&tenant, id, ttl_seconds, reply))
+    }
+
+    fn subscriptions(&self) -> Answer<Vec<Subscription>> {
+        self.on(0, |turn, reply| turn.subscriptions(reply))
+    }
+
+    fn expire_subscriptions(&self) -> Answer<u64> {
+        self.on(0, |turn, reply| turn.expire_subscriptions(reply))
+    }
+
+    fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let mut taken: Vec<Delivery> = Vec::new();
+            for shard in shards.iter() {
+                let left = limit - taken.len();
+                if left > 0 {
+                    let asked = shard
+                        .ask(Lane::Other, 0, move |turn, reply| turn.take_deliveries(left, hold, reply));
+                    taken.extend(asked.await?);
+                }
+            }
+            Ok(taken)
+        })
+    }
+
+    fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>> {
+        self.on(self.delivery_shard(id), move |turn, reply| turn.report_delivery(id, report, reply))
+    }
+
+    fn deliveries(&self, tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Answer<Vec<Delivery>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<Vec<Delivery>> {
+                let tenant = tenant.clone();
+                let act = move |turn: &mut Turn<'_>, reply: Reply<_>| {
+                    turn.deliveries(&tenant, failed, after, limit, reply);
+                };
+                Box::pin(async move { shard.ask(Lane::Other, 0, act).await })
+            };
+            let mut found: Vec<Delivery> = each_shard(&shards, ask).await?.into_iter().flatten().collect();
+            found.sort_by_key(|delivery| delivery.id);
+            found.truncate(limit);
+            Ok(found)
+        })
+    }
+
+    fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>> {
+        self.on(self.delivery_shard(id), move |turn, reply| turn.redeliver(&tenant, id, reply))
+    }
+
+    fn health(&self) -> Health {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Health::Closed;
+        }
+        let unwell = self.shards.iter().map(|shard| shard.health()).find(|health| *health != Health::Ready);
+        unwell.unwrap_or(Health::Ready)
+    }
+
+    fn close(self: Arc<Self>) -> Answer<()> {
+        Box::pin(async move {
+            let (done, closed) = oneshot::channel();
+            std::thread::spawn(move || {
+                self.shut();
+                let _ = done.send(());
+            });
+            closed.await.map_err(|_| Failure::Closed)
+        })
+    }
+}
+
+/// Small enough to share a group with others.
+const GROUPABLE: usize = 64 << 10;
+
+/// Cuts a batch into pieces that fit a group; gives each with its size.
+fn pieces<I>(items: Vec<I>, size: impl Fn(&I) -> usize) -> Vec<(Vec<I>, usize)> {
+    let mut pieces: Vec<(Vec<I>, usize)> = Vec::new();
+    for item in items {
+        let bytes = size(&item);
+        match pieces.last_mut() {
+            Some((piece, total)) if *total + bytes <= PIECE_BYTES => {
+                piece.push(item);
+                *total += bytes;
+            }
+            _ => pieces.push((vec![item], bytes)),
+        }
+    }
+    pieces
+}
+
+impl LocalStore {
+    fn delivery_shard(&self, id: u128) -> u32 {
+        u32::try_from(id % u128::from(self.count())).expect("a remainder is below its divisor")
+    }
+}

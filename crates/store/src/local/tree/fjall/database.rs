@@ -1,0 +1,291 @@
+//! The library while it works: its spaces, its writes and its care. Every error means that the library
+//! is to be let go of.
+
+use super::super::{Batch, Rows, Space, split};
+use ::fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    PartitioningPolicy, PinningPolicy,
+};
+use ::fjall::{
+    AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode,
+    compaction::Leveled,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+use std::time::Duration;
+
+/// The library flushes a space's memory at the first size; this layer flushes the largest when all
+/// together pass the second, because the library itself has no limit on the sum.
+const MEMTABLE_BYTES: u64 = 16 << 20;
+pub const MEMTABLES_BYTES: u64 = 32 << 20;
+/// Deleted rows below this number are not worth a compaction.
+const GARBAGE_ROWS: u64 = 200_000;
+const JOURNAL_BYTES: u64 = 128 << 20;
+/// From this many unmerged runs on, the library blocks writers, and for ever if its worker is dead.
+const CROWDED_RUNS: usize = 18;
+const WORN_DROPS: u64 = 200;
+const POSITION: &str = "position";
+/// A key that no space uses, deleted to move the library's sequence numbers on.
+const NUDGE: [u8; 2] = [0xff; 2];
+
+pub struct Db {
+    library: Database,
+    position: Keyspace,
+    spaces: RwLock<BTreeMap<Space, Keyspace>>,
+    commits: AtomicU64,
+    /// Per space, the rows deleted since it was last compacted.
+    deletes: Mutex<BTreeMap<Space, u64>>,
+    drops: AtomicU64,
+    keyspaces: PathBuf,
+}
+
+impl Db {
+    pub fn open(path: &Path, cache_bytes: u64) -> Result<(Db, u64), Error> {
+        // One worker: with two, the library's first spins while the second compacts.
+        let library = Database::builder(path)
+            .worker_threads(1)
+            .cache_size(cache_bytes)
+            .max_journaling_size(JOURNAL_BYTES)
+            .open()?;
+        let names = library.list_keyspace_names();
+        let position = library.keyspace(POSITION, || options(Space::Meta))?;
+        let keyspaces = path.join("keyspaces");
+        let db = Db {
+            library,
+            position,
+            spaces: RwLock::default(),
+            commits: AtomicU64::new(0),
+            deletes: Mutex::default(),
+            drops: AtomicU64::new(0),
+            keyspaces,
+        };
+        for space in names.iter().filter_map(|name| Space::parse(name)).chain(Space::LIVE) {
+            let rows = db.make(space)?;
+            db.count(BTreeMap::from([(space, rows.tree.tombstone_count())]));
+        }
+        let applied = match db.position.get(POSITION)? {
+            Some(bytes) => u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| Error::Unrecoverable)?),
+            None => 0,
+        };
+        Ok((db, applied))
+    }
+
+    pub fn spaces(&self) -> RwLockReadGuard<'_, BTreeMap<Space, Keyspace>> {
+        self.spaces.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn space(&self, space: Space) -> Option<Keyspace> {
+        self.spaces().get(&space).cloned()
+    }
+
+    pub fn buckets(&self) -> BTreeSet<i64> {
+        self.spaces().keys().filter_map(|space| space.bucket()).collect()
+    }
+
+    fn make(&self, space: Space) -> Result<Keyspace, Error> {
+        if let Some(rows) = self.space(space) {
+            return Ok(rows);
+        }
+        let rows = self.library.keyspace(&space.name(), || options(space))?;
+        // The library syncs the new directory but not its entry in the parent.
+        std::fs::File::open(&self.keyspaces)?.sync_all()?;
+        self.spaces.write().unwrap_or_else(PoisonError::into_inner).insert(space, rows.clone());
+        Ok(rows)
+    }
+
+    /// Forgets a space at once; its files go when the last reader has finished with them.
+    fn remove(&self, space: Space) -> Result<(), Error> {
+        let rows = self.spaces.write().unwrap_or_else(PoisonError::into_inner).remove(&space);
+        let Some(rows) = rows else { return Ok(()) };
+        self.library.delete_keyspace(rows.clone())?;
+        // The library would remove the files but keep them open, and so the disk full. Emptying the
+        // space first makes it close them. Failing that, the next opening does.
+        let _ = rows.tree.drop_range::<&[u8], _>(..);
+        Ok(())
+    }
+
+    pub fn commit(&self, batch: Batch) -> Result<(), Error> {
+        let (live, bucketed) = split(batch.changes);
+        for (space, rows) in bucketed {
+            self.ingest(space, rows)?;
+        }
+        self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
+        let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
+        let mut deletes: BTreeMap<Space, u64> = BTreeMap::new();
+        for change in live {
+            let rows = self.make(change.space)?;
+            match change.value {
+                Some(value) => write.insert(&rows, change.key, value),
+                None => {
+                    write.remove(&rows, change.key);
+                    *deletes.entry(change.space).or_default() += 1;
+                }
+            }
+        }
+        write.insert(&self.position, POSITION, batch.applied.to_be_bytes());
+        write.commit()?;
+        self.count(deletes);
+        self.trim()
+    }
+
+    fn count(&self, deletes: BTreeMap<Space, u64>) {
+        let mut counted = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
+        for (space, rows) in deletes {
+            *counted.entry(space).or_default() += rows;
+        }
+    }
+
+    /// Writes rows as tables of their own. They are synced, and so is the list of tables, on return.
+    fn ingest(&self, space: Space, rows: Rows) -> Result<(), Error> {
+        if self.space(space).is_none() && rows.iter().all(|(_, value)| value.is_none()) {
+            return Ok(());
+        }
+        let target = self.make(space)?;
+        let mut tables = target.start_ingestion()?;
+        for (key, value) in rows {
+            match value {
+                Some(value) => tables.write(key, value)?,
+                None => tables.write_tombstone(key)?,
+            }
+        }
+        tables.finish()
+    }
+
+    /// Keeps memory bounded, and now and then lets the library forget old lists of tables.
+    fn trim(&self) -> Result<(), Error> {
+        let sized: Vec<(u64, Keyspace)> =
+            self.live().into_iter().map(|rows| (rows.tree.active_memtable().size(), rows)).collect();
+        if sized.iter().map(|(size, _)| size).sum::<u64>() > MEMTABLES_BYTES
+            && let Some((_, largest)) = sized.into_iter().max_by_key(|(size, _)| *size)
+        {
+            largest.rotate_memtable()?;
+        }
+        if self.commits.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
+            self.position.rotate_memtable()?;
+        }
+        Ok(())
+    }
+
+    fn live(&self) -> Vec<Keyspace> {
+        let spaces = self.spaces();
+        let live = Space::LIVE.iter().filter_map(|space| spaces.get(space));
+        live.chain([&self.position]).cloned().collect()
+    }
+
+    /// Waits for the library's worker, but not for a dead one: the probe fails once it has died.
+    fn wait(&self, ready: impl Fn(&Keyspace) -> bool) -> Result<(), Error> {
+        loop {
+            self.library.persist(PersistMode::Buffer)?;
+            if self.live().iter().all(&ready) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn flush(&self, spaces: &[Keyspace]) -> Result<(), Error> {
+        for rows in spaces {
+            rows.rotate_memtable()?;
+        }
+        self.wait(|rows| rows.sealed_memtable_count() == 0)
+    }
+
+    pub fn drop_buckets(&self, before_or_at: i64) -> Result<usize, Error> {
+        let before = self.buckets().len();
+        let doomed: Vec<Space> = self.spaces().keys().copied().collect();
+        for space in doomed.into_iter().filter(|space| space.bucket().is_some_and(|end| end <= before_or_at))
+        {
+            self.remove(space)?;
+            self.drops.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(before - self.buckets().len())
+    }
+
+    /// Each space made and dropped leaves about 160 KB behind that the library clears away only on
+    /// opening.
+    pub fn is_worn(&self) -> bool {
+        self.drops.load(Ordering::Relaxed) >= WORN_DROPS
+    }
+
+    pub fn upkeep(&self, writer: &Mutex<()>) -> Result<bool, Error> {
+        if self.library.journal_count() > 1 {
+            self.release_journals()?;
+            return Ok(true);
+        }
+        for space in Space::LIVE {
+            if self.is_garbage(space) {
+                self.tidy(space, writer)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A journal goes once every space has flushed past it. A space whose newest rows were all compacted
+    /// away never says so; a meaningless delete makes it.
+    fn release_journals(&self) -> Result<(), Error> {
+        let live = self.live();
+        if live.iter().all(|rows| rows.tree.active_memtable().is_empty()) {
+            for rows in &live {
+                rows.remove(NUDGE)?;
+            }
+        }
+        self.flush(&live)?;
+        // The worker removes the journals just after the flush that this waited for.
+        thread::sleep(Duration::from_millis(5));
+        Ok(())
+    }
+
+    /// Whether the deleted rows of a space outweigh the others. The estimate of the others may be low
+    /// where the library has compacted on its own, which costs one needless compaction.
+    fn is_garbage(&self, space: Space) -> bool {
+        let Some(rows) = self.space(space) else { return false };
+        let deleted = *self.deletes.lock().unwrap_or_else(PoisonError::into_inner).get(&space).unwrap_or(&0);
+        let alive = (rows.approximate_len() as u64).saturating_sub(2 * deleted);
+        deleted > GARBAGE_ROWS && deleted > 4 * alive
+    }
+
+    /// Replaces a space that holds nothing, which is quick, or rewrites what it does hold.
+    fn tidy(&self, space: Space, writer: &Mutex<()>) -> Result<(), Error> {
+        let Some(rows) = self.space(space) else { return Ok(()) };
+        let writing = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&space);
+        if rows.is_empty()? {
+            // A crash in between loses nothing: opening makes every live space.
+            self.remove(space)?;
+            self.make(space)?;
+            return Ok(());
+        }
+        drop(writing);
+        self.flush(std::slice::from_ref(&rows))?;
+        rows.major_compact()?;
+        // The replaced tables stay on disk until sequence numbers have moved past the compaction.
+        self.position.remove(NUDGE)?;
+        self.flush(std::slice::from_ref(&self.position))
+    }
+}
+
+/// Buckets are almost never merged: their keys come nearly in order, so few tables overlap, and merging
+/// would double the work per row. History keys come in no order, so every table has a filter, and merging
+/// sets in at a number of tables that lookups still bear. Their filters are in parts, because a block
+/// larger than a shard of the cache is never cached.
+fn options(space: Space) -> KeyspaceCreateOptions {
+    let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
+    let (block, filters, parts, unmerged) = match space {
+        Space::History(_) => (16 << 10, FilterPolicy::disabled(), false, 255),
+        Space::HistoryKey(_) => (4 << 10, FilterPolicy::all(filter), true, 64),
+        _ => return KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES),
+    };
+    KeyspaceCreateOptions::default()
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        .data_block_size_policy(BlockSizePolicy::all(block))
+        .filter_policy(filters)
+        .index_block_pinning_policy(PinningPolicy::disabled())
+        .filter_block_pinning_policy(PinningPolicy::disabled())
+        .index_block_partitioning_policy(PartitioningPolicy::all(parts))
+        .filter_block_partitioning_policy(PartitioningPolicy::all(parts))
+        .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(unmerged)))
+}

@@ -1,0 +1,186 @@
+//! The tree: where applied tasks rest once they have left the journal's hands.
+//!
+//! The journal acknowledges; the tree is fed from it later, by one low-priority thread, in large
+//! batches. It answers point reads and ordered scans, and forgets history by whole time buckets.
+//!
+//! What it promises: a batch whose `commit` returned is on disk, and `applied` never runs ahead of the
+//! rows it speaks for. What it does not: that history rows and the rest of a batch become visible in the
+//! same instant. History rows come first, and a crash in between leaves them behind, to be written again
+//! identically when the batch is repeated.
+
+pub mod fjall;
+pub mod memory;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A named, separately ordered set of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Space {
+    Meta,
+    Task,
+    State,
+    Payload,
+    Dead,
+    DeadKey,
+    Record,
+    /// Final records of the bucket ending at this unix time in milliseconds.
+    History(i64),
+    /// User keys of the same bucket.
+    HistoryKey(i64),
+}
+
+impl Space {
+    /// The spaces that always exist; the others come and go with their bucket.
+    pub const LIVE: [Space; 7] =
+        [Space::Meta, Space::Task, Space::State, Space::Payload, Space::Dead, Space::DeadKey, Space::Record];
+
+    /// The end of the bucket this space belongs to, if it belongs to one.
+    pub fn bucket(self) -> Option<i64> {
+        match self {
+            Space::History(end) | Space::HistoryKey(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Space::Meta => "meta".into(),
+            Space::Task => "task".into(),
+            Space::State => "state".into(),
+            Space::Payload => "payload".into(),
+            Space::Dead => "dead".into(),
+            Space::DeadKey => "dead-key".into(),
+            Space::Record => "record".into(),
+            Space::History(end) => format!("history.{end}"),
+            Space::HistoryKey(end) => format!("history-key.{end}"),
+        }
+    }
+
+    /// The reverse of `name`; `None` for a name of something else.
+    fn parse(name: &str) -> Option<Space> {
+        let Some((kind, end)) = name.split_once('.') else {
+            return Space::LIVE.into_iter().find(|space| space.name() == name);
+        };
+        let end = end.parse().ok()?;
+        match kind {
+            "history" => Some(Space::History(end)),
+            "history-key" => Some(Space::HistoryKey(end)),
+            _ => None,
+        }
+    }
+}
+
+/// One row to put, or to delete when `value` is `None`.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub space: Space,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Rows that take effect together, and the journal position they bring the tree to. When a key occurs
+/// more than once, its last change wins.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    pub changes: Vec<Change>,
+    pub applied: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("the tree could not read or write its files: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the tree is damaged: {0}")]
+    Damaged(String),
+    /// Between a failure and the reopening, while earlier readers still hold the old files.
+    #[error("the tree is closed for the moment")]
+    Closed,
+}
+
+impl TreeError {
+    /// Whether making room on the disk would cure this.
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, TreeError::Io(cause) if matches!(cause.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
+/// Sees one row of a scan; returns false to stop.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+pub trait Tree: Send + Sync {
+    /// Journal position whose effects are all in the tree and durable (0 for a new one).
+    fn applied(&self) -> u64;
+
+    /// Applies the whole batch durably (synced on return) and records `applied` with it. Repeating a batch
+    /// is harmless. After an error nothing is known to have been applied; repeat the batch.
+    fn commit(&self, batch: Batch) -> Result<(), TreeError>;
+
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError>;
+
+    /// Visits keys in [from, to) ascending until `visit` returns false. Sees a consistent snapshot, and
+    /// may itself use the tree.
+    fn scan(&self, space: Space, from: &[u8], to: Option<&[u8]>, visit: Visit) -> Result<(), TreeError>;
+
+    /// The same, descending.
+    fn scan_back(&self, space: Space, from: &[u8], to: Option<&[u8]>, visit: Visit) -> Result<(), TreeError>;
+
+    /// The buckets that hold history or history keys, ascending. Answered from memory.
+    fn buckets(&self) -> Vec<i64>;
+
+    /// Drops every bucket ending at or before this time, rows unread. Returns how many there were.
+    fn drop_buckets(&self, before_or_at: i64) -> Result<usize, TreeError>;
+
+    /// One bounded step of background care: gives back the room that deleted rows still take. Returns
+    /// true if there is more to do.
+    fn upkeep(&self) -> Result<bool, TreeError>;
+
+    /// Room taken on disk.
+    fn disk_bytes(&self) -> u64;
+
+    /// Reads every row, checksums included, and counts them per space.
+    fn check(&self) -> Result<Vec<(Space, u64)>, TreeError>;
+}
+
+type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// Splits a batch into the changes of live spaces, in their order, and the rows of each bucket space,
+/// strictly ascending by key.
+fn split(changes: Vec<Change>) -> (Vec<Change>, BTreeMap<Space, Rows>) {
+    let mut live = Vec::new();
+    let mut bucketed: BTreeMap<Space, Rows> = BTreeMap::new();
+    for change in changes {
+        if change.space.bucket().is_some() {
+            bucketed.entry(change.space).or_default().push((change.key, change.value));
+        } else {
+            live.push(change);
+        }
+    }
+    for rows in bucketed.values_mut() {
+        // Stable, so that of equal keys the later change stays last; dedup then keeps that one.
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                std::mem::swap(&mut later.1, &mut kept.1);
+            }
+            same
+        });
+    }
+    (live, bucketed)
+}
+
+/// Blocks really allocated below this directory. Files that vanish while it looks count as nothing.
+fn disk_bytes(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(data) if data.is_dir() => disk_bytes(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
+}

@@ -1,0 +1,122 @@
+//! The stores of this crate as candidates. Each is new and empty, lives by a manual clock, and keeps its data
+//! in a directory of its own that goes with it.
+
+use codeq_queue::Store;
+use codeq_store::local::{self, Durability, LocalOptions};
+use codeq_store::memory::{self, MemoryOptions};
+use codeq_store::testing::exam::{Candidate, Open, START};
+use codeq_store::{ManualClock, Rules};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Small, so that segments are sealed and dropped within a test.
+const SEGMENT_BYTES: u64 = 1024 * 1024;
+
+pub fn memory(shards: u32) -> Open {
+    Arc::new(move |rules: Rules| {
+        let clock = Arc::new(ManualClock::at(START));
+        let options = MemoryOptions { rules: rules.clone(), shards, clock: clock.clone() };
+        let store = memory::open(options).expect("the memory store opens");
+        Arc::new(Forgetful { rules, clock, store })
+    })
+}
+
+pub fn local(shards: u32, durability: Durability) -> Open {
+    Arc::new(move |rules: Rules| {
+        let directory = tempfile::tempdir().expect("a directory for the test");
+        let clock = Arc::new(ManualClock::at(START));
+        let store = open_local(directory.path(), &rules, shards, durability, &clock);
+        Arc::new(Keeping { store: Mutex::new(store), directory, rules, clock, shards, durability })
+    })
+}
+
+fn open_local(
+    path: &Path,
+    rules: &Rules,
+    shards: u32,
+    durability: Durability,
+    clock: &Arc<ManualClock>,
+) -> Arc<dyn Store> {
+    let options = LocalOptions {
+        rules: rules.clone(),
+        shards,
+        durability,
+        clock: clock.clone(),
+        segment_bytes: SEGMENT_BYTES,
+        ..LocalOptions::new(path)
+    };
+    local::open(options).expect("the store opens")
+}
+
+struct Forgetful {
+    rules: Rules,
+    clock: Arc<ManualClock>,
+    store: Arc<dyn Store>,
+}
+
+impl Candidate for Forgetful {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules.clone()
+    }
+
+    fn keeps_on_reopen(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self) {
+        panic!("the memory store keeps nothing");
+    }
+}
+
+// Fields are dropped in this order: the store lets go of the directory before it is deleted.
+struct Keeping {
+    store: Mutex<Arc<dyn Store>>,
+    directory: tempfile::TempDir,
+    rules: Rules,
+    clock: Arc<ManualClock>,
+    shards: u32,
+    durability: Durability,
+}
+
+impl Candidate for Keeping {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.lock().expect("no one panics holding the store").clone()
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules.clone()
+    }
+
+    fn keeps_on_reopen(&self) -> bool {
+        true
+    }
+
+    fn reopen(&self) {
+        close(&self.store());
+        let path = self.directory.path();
+        let store = open_local(path, &self.rules, self.shards, self.durability, &self.clock);
+        *self.store.lock().expect("no one panics holding the store") = store;
+    }
+}
+
+/// Waits on a thread of its own, because the caller is inside a runtime that must not block.
+fn close(store: &Arc<dyn Store>) {
+    let closing = store.clone().close();
+    let waiting = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime to wait in").block_on(closing)
+    });
+    waiting.join().expect("closing does not panic").expect("the store closes");
+}

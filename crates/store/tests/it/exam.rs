@@ -1,0 +1,27 @@
+//! The exam, sat by every store of this crate. Another backend adds its constructor to `candidates` and one
+//! line here.
+
+use crate::candidates;
+use codeq_store::local::Durability;
+use codeq_store::testing::model::as_store;
+
+/// Exam and model hold each other honest.
+mod model {
+    use super::*;
+    codeq_store::exam!(as_store::open());
+}
+
+mod memory {
+    use super::*;
+    codeq_store::exam!(candidates::memory(1));
+}
+
+mod local_with_one_shard {
+    use super::*;
+    codeq_store::exam!(candidates::local(1, Durability::Fsync));
+}
+
+mod local_with_four_shards {
+    use super::*;
+    codeq_store::exam!(candidates::local(4, Durability::Fsync));
+}
