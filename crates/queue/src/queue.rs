@@ -46,7 +46,7 @@ pub enum Commands {
     /// Every command of the tenant: highest priority first, then the earliest created head.
     Any,
     /// Lower-cased; the first with work wins.
-    These(Vec<Arc<str>>),
+    These(Arc<[Arc<str>]>),
 }
 
 impl Commands {

@@ -42,7 +42,7 @@ pub enum State {
     Delayed {
         until: Time,
     },
-    Running(Box<Lease>),
+    Running(Arc<Lease>),
     Completed,
     Failed,
     /// Ended by an operator.
@@ -232,7 +232,7 @@ mod tests {
     fn running(owner: &Owner, until: i64) -> State {
         let lease =
             Lease { owner: Arc::new(owner.clone()), until: Time::from_millis(until), claimed_at: Time::ZERO };
-        State::Running(Box::new(lease))
+        State::Running(Arc::new(lease))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `codeq bench`: figures of this machine, with ratios taken in one run.
 
+mod drive;
 mod journal;
 mod meter;
 mod report;

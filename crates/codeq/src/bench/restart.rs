@@ -1,5 +1,6 @@
 //! `codeq bench store --restart N`: how long opening takes after kill -9.
 
+use super::drive::drive;
 use super::meter::rss_mb;
 use super::report::{self, Row};
 use super::store::{fill, new_task, rules};
@@ -22,8 +23,9 @@ pub struct Fill {
 impl Fill {
     pub fn run(self) -> anyhow::Result<()> {
         let store = local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        runtime.block_on(fill(&*store, &new_task(), self.tasks, |done| println!("{done}")))?;
+        let filled = store.clone();
+        let filling = async move { fill(&*filled, &new_task(), self.tasks, |done| println!("{done}")).await };
+        drive(vec![Box::pin(filling)])?;
         println!("filled");
         std::io::stdout().flush()?;
         loop {
@@ -44,11 +46,12 @@ impl Open {
         let store = local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
         let open_ms = at.elapsed().as_millis();
         let rss = rss_mb();
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let queues = runtime.block_on(store.queues(None))?;
-        let ready: u64 = queues.iter().map(codeq_queue::QueueStats::ready_total).sum();
-        println!("{open_ms} {rss} {ready}");
-        Ok(())
+        drive(vec![Box::pin(async move {
+            let queues = store.queues(None).await?;
+            let ready: u64 = queues.iter().map(codeq_queue::QueueStats::ready_total).sum();
+            println!("{open_ms} {rss} {ready}");
+            Ok(())
+        })])
     }
 }
 

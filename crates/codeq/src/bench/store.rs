@@ -2,7 +2,7 @@
 
 use super::meter::{Reading, histogram, record};
 use super::report::{self, Row};
-use super::{journal, restart};
+use super::{drive, journal, restart};
 use codeq_queue::create::CreateRequest;
 use codeq_queue::store::{Claim, Report, Submit, Wait};
 use codeq_queue::{Commands, NewTask, Outcome, Owner, Store, Time};
@@ -11,7 +11,9 @@ use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Rules, SystemClock};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,7 +128,6 @@ fn round(ratio: f64) -> f64 {
 struct Target {
     store: Arc<dyn Store>,
     local: Option<Arc<local::LocalStore>>,
-    runtime: tokio::runtime::Runtime,
 }
 
 pub fn rules(retention_seconds: f64) -> Rules {
@@ -145,22 +146,21 @@ pub fn new_task() -> NewTask {
 
 impl Target {
     fn open(name: &str, directory: &Path, retention_seconds: f64) -> anyhow::Result<Target> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let rules = rules(retention_seconds);
         let durability = if name == "local-os" { Durability::Os } else { Durability::Fsync };
         if name == "memory" {
             let options = MemoryOptions { rules, shards: 1, clock: Arc::new(SystemClock) };
-            return Ok(Target { store: memory::open(options)?, local: None, runtime });
+            return Ok(Target { store: memory::open(options)?, local: None });
         }
         let local = local::open(LocalOptions { rules, durability, ..LocalOptions::new(directory) })?;
-        Ok(Target { store: local.clone(), local: Some(local), runtime })
+        Ok(Target { store: local.clone(), local: Some(local) })
     }
 
     fn fill(&self, name: &str, backlog: u64) -> anyhow::Result<()> {
         let task = new_task();
-        self.runtime.block_on(fill(&*self.store, &task, backlog, |done| {
-            report::progress(&format!("{name}: {done} of {backlog} tasks waiting"));
-        }))?;
+        let (store, name) = (self.store.clone(), name.to_owned());
+        let told = move |done| report::progress(&format!("{name}: {done} of {backlog} tasks waiting"));
+        drive::drive(vec![Box::pin(async move { fill(&*store, &task, backlog, told).await })])?;
         self.wait_drained();
         Ok(())
     }
@@ -177,19 +177,10 @@ impl Target {
         let start = Instant::now();
         let end = start + Duration::from_secs_f64(seconds);
         let pace = (rate > 0).then(|| Duration::from_secs_f64(in_flight as f64 / rate as f64));
-        let local = tokio::task::LocalSet::new();
-        let result = local.block_on(&self.runtime, async {
-            let mut workers = Vec::new();
-            for number in 0..in_flight {
-                let (store, shared) = (self.store.clone(), shared.clone());
-                workers.push(tokio::task::spawn_local(worker(store, shared, number, end, pace)));
-            }
-            for worker in workers {
-                worker.await??;
-            }
-            anyhow::Ok(())
+        let workers = (0..in_flight).map(|number| -> Pin<Box<dyn Future<Output = _>>> {
+            Box::pin(worker(self.store.clone(), shared.clone(), number, end, pace))
         });
-        result?;
+        drive::drive(workers.collect())?;
         let stopped = Instant::now();
         if drain {
             self.wait_drained();
@@ -247,7 +238,7 @@ async fn worker(
     while Instant::now() < end {
         if let Some(pace) = pace {
             next += pace;
-            tokio::time::sleep_until(next.into()).await;
+            drive::sleep_until(next).await;
         }
         let at = Instant::now();
         store.create(vec![task.clone()]).await?.remove(0)?;

@@ -71,9 +71,11 @@ pub fn read_topic(bytes: &[u8]) -> Result<Topic, Corrupt> {
     Ok(Topic { tenant, name, policy, version, created_at, updated_at })
 }
 
-pub fn write_subscription(subscription: &Subscription) -> Vec<u8> {
+/// `order` grows with every subscription made.
+pub fn write_subscription(order: u64, subscription: &Subscription) -> Vec<u8> {
     let mut bytes = Vec::new();
     let w = &mut Writer(&mut bytes);
+    w.number(order);
     w.wide(subscription.id);
     w.text(&subscription.tenant);
     w.text(&subscription.callback_url);
@@ -89,13 +91,14 @@ pub fn write_subscription(subscription: &Subscription) -> Vec<u8> {
     bytes
 }
 
-pub fn read_subscription(bytes: &[u8]) -> Result<Subscription, Corrupt> {
+pub fn read_subscription(bytes: &[u8]) -> Result<(u64, Subscription), Corrupt> {
     let r = &mut Reader(bytes);
+    let order = r.number()?;
     let id = r.wide()?;
     let (tenant, callback_url) = (r.text()?.into(), r.text()?.into());
     let count = r.small()?;
     let event_types = (0..count).map(|_| Ok(r.text()?.into())).collect::<Result<_, Corrupt>>()?;
-    Ok(Subscription {
+    let subscription = Subscription {
         id,
         tenant,
         callback_url,
@@ -105,5 +108,6 @@ pub fn read_subscription(bytes: &[u8]) -> Result<Subscription, Corrupt> {
         min_interval: Duration::from_millis(r.number()?),
         created_at: r.time()?,
         expires_at: r.time()?,
-    })
+    };
+    Ok((order, subscription))
 }

@@ -6,13 +6,21 @@ use std::sync::Arc;
 
 pub enum Change {
     Created { no: u64, seed: Seed },
-    State { no: u64, image: Box<Image> },
+    State { no: u64, image: Image },
     Final(Arc<Final>),
     /// A dead letter lives again: its row moves back to the live ones.
-    Reopened { no: u64, seed: Box<Seed>, image: Box<Image>, expires: Time, key: Option<IdemKey> },
+    Reopened(Box<Reopened>),
     Removed { no: u64, expires: Time, is_dead: bool, key: Option<IdemKey> },
     Record { key: Vec<u8>, value: Option<Vec<u8>> },
     Queue { queue: QueueKey, row: Option<QueueRow> },
+}
+
+pub struct Reopened {
+    pub no: u64,
+    pub seed: Seed,
+    pub image: Image,
+    pub expires: Time,
+    pub key: Option<IdemKey>,
 }
 
 /// The changing part of a live task after a transition.

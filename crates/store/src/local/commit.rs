@@ -12,7 +12,7 @@ use super::feeder::Trough;
 use super::inbox::Inbox;
 use super::journal::Write;
 use super::records::Counters;
-use super::shard::Group;
+use super::shard::{Group, Links};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
@@ -117,7 +117,8 @@ impl Committer {
     }
 
     /// The thread: until closed and empty.
-    pub fn run(&self, sync: bool, inbox: &Inbox, trough: &Arc<Trough>) {
+    pub fn run(&self, sync: bool, links: &Arc<Links>, trough: &Trough) {
+        let inbox = &*links.inbox;
         while let Some(Commit { write, group, counters }) = self.next() {
             if self.poison.get().is_some() {
                 drop(group);
@@ -138,11 +139,12 @@ impl Committer {
             }
             // The next group can be on its way while these answers are sent.
             self.finish(write.map(Write::into_buffer), inbox);
-            for release in group.releases {
-                release();
-            }
+            // First, so that whoever got an answer can wait for the tree to have it.
             if let Some(position) = position {
                 trough.push(Fed { position, changes: group.changes, counters });
+            }
+            for release in group.releases {
+                release(links);
             }
         }
     }

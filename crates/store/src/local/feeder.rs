@@ -13,6 +13,7 @@ use super::tree::Space;
 use crate::clock::Clock;
 use crate::rules::Rules;
 use codeq_queue::Time;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -94,7 +95,7 @@ impl Feeder {
         let _ = rustix::process::nice(5);
         let mut waiting_since: Option<Instant> = None;
         let mut cared = Instant::now();
-        let mut cleaned = self.clock.now();
+        let mut cleaned = Time::ZERO;
         loop {
             let patience = waiting_since.map_or(CARE, |since| BATCH_AGE.saturating_sub(since.elapsed())).min(CARE);
             let line = self.wait(patience);
@@ -122,9 +123,12 @@ impl Feeder {
                 cared = Instant::now();
                 self.care(is_idle);
             }
-            if self.clock.now().since(cleaned) >= self.rules.cleanup_interval {
-                cleaned = self.clock.now();
-                waiting_since = waiting_since.filter(|_| !self.clean());
+            let now = self.clock.now();
+            if now < cleaned || now.since(cleaned) >= self.rules.cleanup_interval {
+                cleaned = now;
+                if self.clean() {
+                    waiting_since = None;
+                }
             }
         }
     }
@@ -196,18 +200,31 @@ impl Feeder {
     /// Removes dead letters and failed callbacks whose time is over. True if everything was flushed.
     fn clean(&mut self) -> bool {
         self.links.inbox.post(|turn| turn.forget_failed_deliveries());
-        if self.rules.dead_retention.is_none() || !self.flush(false) {
+        if self.rules.dead_retention.is_none() {
             return false;
         }
-        let due = expired(&self.links.library, self.clock.now());
-        if !due.is_empty() {
-            let generation = self.links.generation.load(std::sync::atomic::Ordering::Acquire);
-            self.links.inbox.post(move |turn| {
-                let (reply, _) = oneshot::channel();
-                turn.remove_all(due, generation, reply);
-            });
+        while self.flush(false) {
+            let generation = self.links.generation.load(Ordering::Acquire);
+            let due = expired(&self.links.library, self.clock.now());
+            let count = due.len();
+            let (reply, answer) = oneshot::channel();
+            if due.is_empty() || !self.links.inbox.post(move |turn| turn.remove_all(due, generation, reply)) {
+                return true;
+            }
+            match answer.blocking_recv() {
+                // Something moved meanwhile: look again.
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(_))) if count == REMOVED_AT_ONCE => self.take_in(),
+                _ => return true,
+            }
         }
-        true
+        false
+    }
+
+    /// Folds what has been pushed, without waiting.
+    fn take_in(&mut self) {
+        let fed = std::mem::take(&mut self.trough.lock().fed);
+        fed.into_iter().for_each(|fed| self.fold.add(fed));
     }
 }
 

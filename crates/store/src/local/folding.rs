@@ -1,6 +1,6 @@
 //! Folding changes of many transitions into one batch of rows.
 
-use super::change::{Change, Fed, Image};
+use super::change::{Change, Fed, Image, Reopened};
 use super::library::Library;
 use super::records::{
     self, Counters, Detail, Final, IdemKey, INLINE_PAYLOAD, QueueRow, Seed, StateRow, dead_expiry_key, no_key,
@@ -8,7 +8,8 @@ use super::records::{
 use super::tree::{self, Batch, Space};
 use codeq_queue::attempt::remember;
 use codeq_queue::{Failure, QueueKey, State, Time};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ struct Draft {
     seed: Option<Seed>,
     /// The tree has nothing of it.
     is_born: bool,
-    image: Option<Box<Image>>,
+    image: Option<Image>,
     last: Option<Arc<Final>>,
     /// Rows of an earlier end that are to go.
     stale: Vec<Stale>,
@@ -146,11 +147,12 @@ impl Fold {
                 draft.image = None;
                 draft.last = Some(last);
             }
-            Change::Reopened { no, seed, image, expires, key } => {
+            Change::Reopened(reopened) => {
+                let Reopened { no, seed, image, expires, key } = *reopened;
                 self.bytes += seed.body.bytes();
                 let draft = self.drafts.entry(no).or_default();
                 draft.stale.push(Stale { expires, is_dead: true, key });
-                (draft.last, draft.seed, draft.image) = (None, Some(*seed), Some(image));
+                (draft.last, draft.seed, draft.image) = (None, Some(seed), Some(image));
             }
             Change::Removed { no, expires, is_dead, key } => {
                 let draft = self.drafts.entry(no).or_default();
@@ -208,7 +210,7 @@ impl Fold {
 }
 
 impl Draft {
-    fn add_image(&mut self, mut image: Box<Image>) {
+    fn add_image(&mut self, mut image: Image) {
         if let Some(mut older) = self.image.take() {
             for attempt in std::mem::take(&mut image.attempts_ended) {
                 remember(&mut older.attempts_ended, attempt);

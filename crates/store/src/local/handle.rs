@@ -49,11 +49,11 @@ impl ShardHandle {
         bytes: usize,
         act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
     ) -> Result<T, Failure> {
-        let permit = self.links.inbox.permit(lane).await.ok_or_else(|| self.failure())?;
+        let seat = self.links.inbox.seat(lane).await.ok_or_else(|| self.failure())?;
         let (reply, answer) = oneshot::channel();
         let act = Box::new(move |turn: &mut Turn<'_>| {
             act(turn, reply);
-            drop(permit);
+            drop(seat);
         });
         self.links.inbox.post_job(Job { act, bytes });
         answer.await.unwrap_or_else(|_| Err(self.failure()))

@@ -1,13 +1,14 @@
 //! The way into a shard: a bounded inbox that its owner empties in one go.
 //!
-//! Callers take a permit first, so that waiting for room is theirs and not the owner's. Creates and
-//! everything else have permits of their own: producers who flood cannot keep results, nacks and
+//! Callers take a seat first, so that waiting for room is theirs and not the owner's. Creates and
+//! everything else have seats of their own: producers who flood cannot keep results, nacks and
 //! heartbeats out.
 
 use super::shard::Turn;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 /// Something to do on the owner's thread.
 pub struct Job {
@@ -17,8 +18,8 @@ pub struct Job {
 }
 
 /// Commands that may wait in an inbox.
-const CREATES: usize = 8192;
-const OTHERS: usize = 16384;
+const CREATES: isize = 8192;
+const OTHERS: isize = 16384;
 
 #[derive(Default)]
 struct Waiting {
@@ -32,8 +33,8 @@ struct Waiting {
 pub struct Inbox {
     waiting: Mutex<Waiting>,
     signal: Condvar,
-    creates: Arc<Semaphore>,
-    others: Arc<Semaphore>,
+    creates: Arc<Seats>,
+    others: Arc<Seats>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,25 +43,83 @@ pub enum Lane {
     Other,
 }
 
+/// A bounded number of commands under way.
+struct Seats {
+    free: AtomicIsize,
+    waiting: AtomicUsize,
+    freed: Notify,
+    is_closed: AtomicBool,
+}
+
+impl Seats {
+    fn new(count: isize) -> Arc<Seats> {
+        let (free, waiting) = (AtomicIsize::new(count), AtomicUsize::new(0));
+        Arc::new(Seats { free, waiting, freed: Notify::new(), is_closed: AtomicBool::new(false) })
+    }
+
+    fn try_take(&self) -> bool {
+        if self.free.fetch_sub(1, Ordering::SeqCst) > 0 {
+            return true;
+        }
+        self.free.fetch_add(1, Ordering::SeqCst);
+        false
+    }
+
+    async fn take(self: &Arc<Seats>) -> Option<Seat> {
+        loop {
+            if self.is_closed.load(Ordering::Acquire) {
+                return None;
+            }
+            if self.try_take() {
+                return Some(Seat(self.clone()));
+            }
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let freed = self.freed.notified();
+            // A seat given back since the first try has seen no one waiting.
+            let is_taken = self.try_take();
+            if !is_taken && !self.is_closed.load(Ordering::SeqCst) {
+                freed.await;
+            }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if is_taken {
+                return Some(Seat(self.clone()));
+            }
+        }
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.freed.notify_waiters();
+    }
+}
+
+/// Room for one command; given back when dropped.
+pub struct Seat(Arc<Seats>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.free.fetch_add(1, Ordering::SeqCst);
+        if self.0.waiting.load(Ordering::SeqCst) > 0 {
+            self.0.freed.notify_one();
+        }
+    }
+}
+
 impl Inbox {
     pub fn new() -> Inbox {
         Inbox {
             waiting: Mutex::new(Waiting::default()),
             signal: Condvar::new(),
-            creates: Arc::new(Semaphore::new(CREATES)),
-            others: Arc::new(Semaphore::new(OTHERS)),
+            creates: Seats::new(CREATES),
+            others: Seats::new(OTHERS),
         }
     }
 
     /// Room for one command; held until the owner has dealt with it.
-    pub async fn permit(&self, lane: Lane) -> Option<OwnedSemaphorePermit> {
-        let lane = match lane {
-            Lane::Create => &self.creates,
-            Lane::Other => &self.others,
-        };
-        match lane.clone().try_acquire_owned() {
-            Ok(permit) => Some(permit),
-            Err(_) => lane.clone().acquire_owned().await.ok(),
+    pub async fn seat(&self, lane: Lane) -> Option<Seat> {
+        match lane {
+            Lane::Create => self.creates.take().await,
+            Lane::Other => self.others.take().await,
         }
     }
 

@@ -11,7 +11,7 @@ use super::records::{
 use super::shard::{Recent, Shard};
 use super::tree::{Space, Tree, TreeError};
 use codeq_queue::State;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -65,7 +65,7 @@ pub fn from_tree(shard: &mut Shard, tree: &dyn Tree) -> Result<HashSet<u64>, Loa
     each(tree, Space::Meta, |key, row| {
         if key.first() == Some(&b'q') {
             let (queue, row) = (read_queue_row_key(key).map_err(text)?, QueueRow::read(row).map_err(text)?);
-            let id = shard.queues.intern(&queue);
+            let id = shard.queues.intern(&queue.tenant, &queue.command);
             let queue = shard.queues.at_mut(id);
             (queue.dead, queue.is_paused, queue.spelling) = (row.dead, row.is_paused, row.spelling);
         }

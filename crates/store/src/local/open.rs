@@ -20,7 +20,7 @@ use super::tree::memory::MemoryTree;
 use super::tree::{self, Tree, TreeError};
 use crate::clock::{Clock, SystemClock};
 use crate::rules::Rules;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -191,7 +191,7 @@ pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, 
     for (index, part) in (0..).zip(shards) {
         handles.push(start(&options, &manifest, index, part, &readers)?);
     }
-    Ok(Arc::new(LocalStore::new(handles, readers, IdKey::new(manifest.id_key), lock)))
+    Ok(Arc::new(LocalStore::new(handles, readers, lock)))
 }
 
 fn start(
@@ -334,9 +334,9 @@ impl Threads {
         trough: &Arc<Trough>,
         durability: Durability,
     ) -> Result<(), OpenError> {
-        let (committer, inbox, trough) = (committer.clone(), links.inbox.clone(), trough.clone());
+        let (committer, links, trough) = (committer.clone(), links.clone(), trough.clone());
         let sync = durability == Durability::Fsync;
-        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &inbox, &trough))?;
+        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &links, &trough))?;
         Ok(())
     }
 

@@ -4,12 +4,14 @@
 //! gathered group to the committer. A command sees the state that all earlier commands left, durable or
 //! not; its answer waits until that state is durable.
 
+use super::change::Fed;
 use super::commit::{Commit, Committer};
 use super::feeder::Trough;
 use super::inbox::{Inbox, Job};
 use super::journal::{Appender, FRAME_HEADER, NoRoom};
 use super::shard::{Group, Links, Shard, Turn};
 use crate::clock::Clock;
+use codeq_queue::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,6 +45,8 @@ pub struct Owner {
     /// Free bytes on the disk below which nothing is written.
     pub low_space: Box<dyn Fn() -> Option<String> + Send>,
     group: Group,
+    /// The time of this round.
+    now: Time,
     space_checked: Option<(Instant, Option<String>)>,
 }
 
@@ -57,7 +61,7 @@ impl Owner {
     ) -> Owner {
         let inbox = links.inbox.clone();
         let group = Group { buffer: vec![0; FRAME_HEADER], ..Group::default() };
-        Owner { shard, inbox, links, trough, clock, sink, low_space, group, space_checked: None }
+        Owner { shard, inbox, links, trough, clock, sink, low_space, group, now: Time::ZERO, space_checked: None }
     }
 
     /// Runs until the inbox is closed and empty and everything is durable.
@@ -93,6 +97,7 @@ impl Owner {
     }
 
     fn round(&mut self, jobs: &mut Vec<Job>) {
+        self.now = self.clock.now();
         let mut unwritable = self.unwritable(0);
         self.turn(unwritable.as_deref(), |turn| turn.run_timers());
         for Job { act, bytes } in jobs.drain(..) {
@@ -120,7 +125,7 @@ impl Owner {
     }
 
     fn turn(&mut self, unwritable: Option<&str>, act: impl FnOnce(&mut Turn<'_>)) {
-        let now = self.clock.now().max(self.shard.counters.last);
+        let now = self.now.max(self.shard.counters.last);
         let (shard, group, links) = (&mut self.shard, &mut self.group, &self.links);
         act(&mut Turn { shard, group, links, now, unwritable });
     }
@@ -147,7 +152,7 @@ impl Owner {
         let space = self.space();
         let gathered = self.group.buffer.len();
         let Sink::Journal { appender, .. } = &mut self.sink else { return None };
-        let slack = SLACK_BYTES.min(appender.max_payload() / 2);
+        let slack = SLACK_BYTES.min(appender.max_payload() / 4);
         let wanted = gathered + bytes + slack;
         let room = match appender.ensure_room(wanted) {
             Err(NoRoom::Preparing) => appender.wait_room(wanted, PREPARING),
@@ -179,17 +184,20 @@ impl Owner {
         self.group.buffer = vec![0; FRAME_HEADER];
         let counters = self.shard.counters;
         let Sink::Journal { appender, committer } = &mut self.sink else {
-            for release in group.releases {
-                release();
+            if group.entries > 0 {
+                let position = self.shard.position;
+                self.trough.push(Fed { position, changes: group.changes, counters });
+                self.shard.position += 1;
             }
-            let fed = super::change::Fed { position: self.shard.position, changes: group.changes, counters };
-            self.shard.position += 1;
-            return self.trough.push(fed);
+            for release in group.releases {
+                release(&self.links);
+            }
+            return;
         };
         let is_settled = committer.durable() + 1 == self.shard.position;
         if group.entries == 0 && is_settled && committer.is_idle() {
             for release in group.releases {
-                release();
+                release(&self.links);
             }
             return;
         }

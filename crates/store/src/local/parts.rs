@@ -91,7 +91,7 @@ pub fn read_state(r: &mut Reader) -> Read<State> {
         2 => State::Delayed { until: r.time()? },
         3 => {
             let owner = read_owner(r)?;
-            State::Running(Box::new(Lease { owner, until: r.time()?, claimed_at: r.time()? }))
+            State::Running(Arc::new(Lease { owner, until: r.time()?, claimed_at: r.time()? }))
         }
         4 => State::Completed,
         5 => State::Failed,

@@ -83,7 +83,7 @@ pub async fn each_shard<T: Send + 'static>(
 fn stretches(shards: &Shards, claim: &Claim) -> Vec<(usize, Commands)> {
     let Commands::These(commands) = &claim.commands else { return Vec::new() };
     let mut stretches: Vec<(usize, Vec<Arc<str>>)> = Vec::new();
-    for command in commands {
+    for command in commands.iter() {
         let key = QueueKey { tenant: claim.tenant.clone(), command: command.clone() };
         let shard = key.shard(shards.len() as u32) as usize;
         match stretches.last_mut() {
@@ -91,7 +91,7 @@ fn stretches(shards: &Shards, claim: &Claim) -> Vec<(usize, Commands)> {
             _ => stretches.push((shard, vec![command.clone()])),
         }
     }
-    stretches.into_iter().map(|(shard, commands)| (shard, Commands::These(commands))).collect()
+    stretches.into_iter().map(|(shard, commands)| (shard, Commands::These(commands.into()))).collect()
 }
 
 async fn claim_on(
@@ -166,11 +166,11 @@ pub async fn claim_waiting(shards: &Shards, claim: Claim, token: u64) -> Result<
     let _guard = StopWaiting { shards: shards.clone(), token };
     for (index, commands) in parked {
         let (claim, ticket) = (Claim { commands, ..claim.clone() }, ticket.clone());
-        let permit = shards[index].links.inbox.permit(Lane::Other).await;
-        permit.as_ref().ok_or_else(|| shards[index].failure())?;
+        let seat = shards[index].links.inbox.seat(Lane::Other).await;
+        seat.as_ref().ok_or_else(|| shards[index].failure())?;
         shards[index].links.inbox.post(move |turn| {
             turn.claim_waiting(claim, token, ticket);
-            drop(permit);
+            drop(seat);
         });
     }
     drop(ticket);
@@ -183,11 +183,11 @@ fn merge(stretches: Vec<(usize, Commands)>) -> Vec<(usize, Commands)> {
     for (shard, commands) in stretches {
         let Commands::These(commands) = commands else { continue };
         match merged.iter_mut().find(|(known, _)| *known == shard) {
-            Some((_, share)) => share.extend(commands),
-            None => merged.push((shard, commands)),
+            Some((_, share)) => share.extend(commands.iter().cloned()),
+            None => merged.push((shard, commands.to_vec())),
         }
     }
-    merged.into_iter().map(|(shard, commands)| (shard, Commands::These(commands))).collect()
+    merged.into_iter().map(|(shard, commands)| (shard, Commands::These(commands.into()))).collect()
 }
 
 /// Takes a held call back when its caller has gone or has been served elsewhere.

@@ -1,7 +1,6 @@
 //! The embedded store as a [`Store`]: every verb goes to the shards it concerns.
 
 use super::handle::ShardHandle;
-use super::ids::IdKey;
 use super::inbox::Lane;
 use super::readers::Readers;
 use super::records::{Final, Sketch, idem_key};
@@ -25,23 +24,21 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Creates and results of one batch are posted in pieces of about this size.
-const PIECE_BYTES: usize = 4 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 pub struct LocalStore {
     shards: Shards,
     readers: Arc<Readers>,
-    ids: IdKey,
     tokens: AtomicU64,
     is_closed: AtomicBool,
     lock: Mutex<Option<File>>,
 }
 
 impl LocalStore {
-    pub(super) fn new(shards: Vec<ShardHandle>, readers: Arc<Readers>, ids: IdKey, lock: Option<File>) -> LocalStore {
+    pub(super) fn new(shards: Vec<ShardHandle>, readers: Arc<Readers>, lock: Option<File>) -> LocalStore {
         LocalStore {
             shards: shards.into_iter().map(Arc::new).collect(),
             readers,
-            ids,
             tokens: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
             lock: Mutex::new(lock),
@@ -92,6 +89,9 @@ impl LocalStore {
             shard.close();
         }
         self.readers.close();
+        for shard in self.shards.iter() {
+            shard.links.library.tree.close();
+        }
         drop(self.lock.lock().expect("no one panics holding the lock").take());
     }
 
@@ -117,7 +117,7 @@ impl Drop for LocalStore {
 }
 
 fn new_task_bytes(task: &NewTask) -> usize {
-    2 * task.body.bytes() + 1024
+    task.body.bytes() + 256
 }
 
 /// Looks the keys of a batch up in the tree, as of `generation`.
@@ -188,8 +188,8 @@ async fn act_on_named<T: Send + 'static>(
     }
 }
 
-/// Finished tasks of a tenant whose retention ends at or before `before`.
-fn over_by(links: &Links, tenant: &str, before: Time, limit: usize) -> Result<(Vec<Arc<Final>>, u64), Failure> {
+/// Finished tasks of a tenant that are still there at `now` and whose retention ends at or before `before`.
+fn over_by(links: &Links, tenant: &str, now: Time, before: Time, limit: usize) -> Result<(Vec<Arc<Final>>, u64), Failure> {
     let generation = links.generation.load(Ordering::Acquire);
     let mut found = Vec::new();
     let mut wrong = None;
@@ -199,7 +199,7 @@ fn over_by(links: &Links, tenant: &str, before: Time, limit: usize) -> Result<(V
             match Final::read(no, row) {
                 Ok(last) => {
                     let is_theirs = last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
-                    if is_theirs && last.expires <= before {
+                    if is_theirs && last.is_visible(now) && last.expires <= before {
                         found.push(Arc::new(last));
                     }
                 }
@@ -223,9 +223,10 @@ async fn cleanup_on(shard: &ShardHandle, tenant: Arc<str>, before: Time, limit: 
     loop {
         // What ended a moment ago must be in the tree to be found.
         let _ = shard.trough.flush().await;
+        let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
         let tenant = tenant.clone();
         let (found, generation) =
-            shard.read(move |links| over_by(links, &tenant, before, limit)).await?;
+            shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
         let removed =
             shard.ask(Lane::Other, 0, move |turn, reply| turn.remove_all(found, generation, reply)).await?;
         if let Some(removed) = removed {
@@ -248,11 +249,15 @@ impl Store for LocalStore {
             })
         };
         let keyed = tasks.into_iter().map(|task| {
-            let queue = QueueKey::new(&task.body.tenant, &task.body.command);
-            let key = task.body.idempotency_key.as_deref().map(|key| idem_key(&queue, key));
-            KeyedTask { task, queue, key, prior: None }
+            let key = task.body.idempotency_key.as_deref().map(|key| {
+                let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+                idem_key(&queue, key)
+            });
+            KeyedTask { task, key, prior: None }
         });
-        scatter(&self.shards, keyed.collect(), move |task| task.queue.shard(count), ask)
+        let shard_of =
+            move |keyed: &KeyedTask| QueueKey::new(&keyed.task.body.tenant, &keyed.task.body.command).shard(count);
+        scatter(&self.shards, keyed.collect(), shard_of, ask)
     }
 
     fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>> {
@@ -310,7 +315,7 @@ impl Store for LocalStore {
             Box::pin(async move {
                 let mut answers = Vec::with_capacity(share.len());
                 // The callback repeats the result.
-                for (piece, bytes) in pieces(share, |submit| 4 * size(submit) + 8192) {
+                for (piece, bytes) in pieces(share, |submit| 2 * size(submit) + (64 << 10)) {
                     let asked = shard.ask(Lane::Other, bytes, move |turn, reply| turn.submit(piece, reply));
                     answers.extend(asked.await?);
                 }

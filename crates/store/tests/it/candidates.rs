@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Small, so that segments are sealed and dropped within a test.
-const SEGMENT_BYTES: u64 = 1024 * 1024;
+const SEGMENT_BYTES: u64 = 2 << 20;
 
 pub fn memory(shards: u32) -> Open {
     Arc::new(move |rules: Rules| {

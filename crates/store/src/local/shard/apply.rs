@@ -1,7 +1,7 @@
 //! Applying entries: the only code that changes tasks in memory, live and at replay alike.
 
 use super::{Recent, Shard};
-use crate::local::change::{Change, Image};
+use crate::local::change::{Change, Image, Reopened};
 use crate::local::entry::{Ended, Entry};
 use crate::local::records::{self, Detail, Final, IdemKey, QueueRow, Seed, idem_key};
 use crate::local::slots::{Extra, Kept, NewSlot, Slot, SlotId};
@@ -25,7 +25,7 @@ impl Shard {
                 let slot_id = self.slots.find(no).ok_or("claim of an unknown task")?;
                 self.saw(at);
                 let lease = Lease { owner, until, claimed_at: at };
-                self.shift(slot_id, at, State::Running(Box::new(lease)), |slot| slot.attempts = attempts);
+                self.shift(slot_id, at, State::Running(Arc::new(lease)), |slot| slot.attempts = attempts);
                 let queue = self.slots.at(slot_id).queue;
                 self.queues.at_mut(queue).last_claim = Some(at);
                 self.push_image(slot_id, None, None);
@@ -37,7 +37,7 @@ impl Shard {
                     return Err("heartbeat of a task that does not run");
                 };
                 let lease = Lease { until, ..(**lease).clone() };
-                self.shift(slot_id, at, State::Running(Box::new(lease)), |_| {});
+                self.shift(slot_id, at, State::Running(Arc::new(lease)), |_| {});
                 self.push_image(slot_id, None, None);
             }
             Entry::Returned { no, at, outcome, refunds, state, error } => {
@@ -69,7 +69,7 @@ impl Shard {
                 self.forget(no, expires, dead_in, key);
             }
             Entry::Paused { queue, is_paused } => {
-                let id = self.queues.intern(&queue);
+                let id = self.queues.intern(&queue.tenant, &queue.command);
                 self.queues.at_mut(id).is_paused = is_paused;
                 self.push_queue(id);
                 self.fed.push(id);
@@ -112,13 +112,13 @@ impl Shard {
     /// up.
     pub fn place(&mut self, no: u64, seed: &Seed) -> SlotId {
         let body = &seed.body;
-        let key = QueueKey::new(&body.tenant, &body.command);
-        let queue = self.queues.intern(&key);
+        let queue = self.queues.intern(&body.tenant, &body.command);
         if *self.queues.at(queue).spelling != *body.command {
             self.queues.at_mut(queue).spelling = (*body.command).into();
         }
         if let Some(text) = &body.idempotency_key {
-            self.keys.insert(idem_key(&key, text), no);
+            let key = idem_key(&self.queues.at(queue).key, text);
+            self.keys.insert(key, no);
         }
         let slot_id = self.slots.insert(NewSlot {
             no,
@@ -198,7 +198,7 @@ impl Shard {
             attempts_ended: attempt.into_iter().collect(),
             is_whole: false,
         };
-        self.changes.push(Change::State { no: slot.no, image: Box::new(image) });
+        self.changes.push(Change::State { no: slot.no, image });
     }
 
     pub fn push_queue(&mut self, id: u32) {
@@ -285,14 +285,14 @@ impl Shard {
             attempts_ended: sketch.detail.history.clone(),
             is_whole: true,
         };
-        let (seed, image, expires) = (Box::new(seed), Box::new(image), letter.expires);
-        self.changes.push(Change::Reopened { no, seed, image, expires, key });
+        let reopened = Reopened { no, seed, image, expires: letter.expires, key };
+        self.changes.push(Change::Reopened(Box::new(reopened)));
         Ok(())
     }
 
     fn forget(&mut self, no: u64, expires: Time, dead_in: Option<QueueKey>, key: Option<IdemKey>) {
         if let Some(queue) = &dead_in {
-            let id = self.queues.intern(queue);
+            let id = self.queues.intern(&queue.tenant, &queue.command);
             self.queues.at_mut(id).dead -= 1;
             self.push_queue(id);
         }

@@ -65,7 +65,8 @@ pub struct Shard {
     pub recent: Parted<u64, Recent>,
     pub outbox: Outbox,
     pub topics: BTreeMap<(Arc<str>, Box<str>), Topic>,
-    pub subscriptions: BTreeMap<u128, Subscription>,
+    /// With the order of their making.
+    pub subscriptions: BTreeMap<u128, (u64, Subscription)>,
     pub waiting: Waiting,
     /// The position that the open group will get.
     pub position: u64,

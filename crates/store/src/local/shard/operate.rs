@@ -170,7 +170,7 @@ impl Turn<'_> {
 
     pub fn pause(&mut self, queue: &QueueKey, is_paused: bool, reply: Reply<QueueStats>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let is_already = self.shard.queues.find(queue).map(|id| self.shard.queues.at(id).is_paused);
+        let is_already = self.shard.queues.find(&queue.tenant, &queue.command).map(|id| self.shard.queues.at(id).is_paused);
         if is_already.unwrap_or(false) != is_paused {
             self.log(Entry::Paused { queue: queue.clone(), is_paused });
         }
@@ -220,13 +220,13 @@ impl Turn<'_> {
         let id = u128::from_be_bytes(*codeq_queue::TaskId::from_bits(bits).as_bytes());
         let accepted = new.accept(id, self.now);
         if let Ok(subscription) = &accepted {
-            self.put_subscription(subscription);
+            self.put_subscription(self.next_seq(), subscription);
         }
         self.answer(reply, accepted);
     }
 
-    fn put_subscription(&mut self, subscription: &Subscription) {
-        let value = Some(catalogue::write_subscription(subscription));
+    fn put_subscription(&mut self, order: u64, subscription: &Subscription) {
+        let value = Some(catalogue::write_subscription(order, subscription));
         self.log(Entry::Record { key: subscription_key(subscription.id), value });
     }
 
@@ -239,30 +239,28 @@ impl Turn<'_> {
     ) {
         let Some(reply) = self.may_write(reply) else { return };
         let known = self.shard.subscriptions.get(&id);
-        let renewed = match known.filter(|s| s.tenant == *tenant && s.expires_at > self.now) {
-            None => Err(Refusal::SubscriptionNotFound),
-            Some(current) => {
-                let expires_at = self.now.plus(ttl(ttl_seconds));
-                Ok(Subscription { expires_at, ..current.clone() })
-            }
+        let living = known.filter(|(_, s)| s.tenant == *tenant && s.expires_at > self.now);
+        let Some((order, current)) = living else {
+            return self.answer(reply, Err(Refusal::SubscriptionNotFound));
         };
-        if let Ok(subscription) = &renewed {
-            self.put_subscription(subscription);
-        }
-        self.answer(reply, renewed);
+        let expires_at = self.now.plus(ttl(ttl_seconds));
+        let (order, renewed) = (*order, Subscription { expires_at, ..current.clone() });
+        self.put_subscription(order, &renewed);
+        self.answer(reply, Ok(renewed));
     }
 
     pub fn subscriptions(&mut self, reply: Reply<Vec<Subscription>>) {
-        let living = self.shard.subscriptions.values().filter(|s| s.expires_at > self.now);
-        let mut living: Vec<Subscription> = living.cloned().collect();
-        living.sort_by_key(|s| (s.created_at, s.id));
+        let living = self.shard.subscriptions.values().filter(|(_, s)| s.expires_at > self.now);
+        let mut living: Vec<&(u64, Subscription)> = living.collect();
+        living.sort_by_key(|(order, _)| *order);
+        let living = living.into_iter().map(|(_, subscription)| subscription.clone()).collect();
         self.answer(reply, living);
     }
 
     pub fn expire_subscriptions(&mut self, reply: Reply<u64>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let over = self.shard.subscriptions.values().filter(|s| s.expires_at <= self.now);
-        let over: Vec<u128> = over.map(|s| s.id).collect();
+        let over = self.shard.subscriptions.values().filter(|(_, s)| s.expires_at <= self.now);
+        let over: Vec<u128> = over.map(|(_, s)| s.id).collect();
         for id in &over {
             self.log(Entry::Record { key: subscription_key(*id), value: None });
         }
@@ -353,7 +351,7 @@ impl Shard {
     }
 
     fn stats_of(&self, key: &QueueKey) -> QueueStats {
-        match self.queues.find(key) {
+        match self.queues.find(&key.tenant, &key.command) {
             Some(id) => {
                 let queue = self.queues.at(id);
                 queue.stats(self.oldest_ready(queue))
@@ -384,9 +382,10 @@ impl Shard {
                 self.topics.remove(&(tenant, name));
             }
             (Some(records::SUBSCRIPTION), Some(value)) => {
-                let subscription =
+                let (order, subscription) =
                     catalogue::read_subscription(value).map_err(|_| "a subscription that cannot be read")?;
-                self.subscriptions.insert(subscription.id, subscription);
+                self.counters.next_seq = self.counters.next_seq.max(order + 1);
+                self.subscriptions.insert(subscription.id, (order, subscription));
             }
             (Some(records::SUBSCRIPTION), None) => {
                 let id = key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;

@@ -7,13 +7,12 @@ use crate::local::library::Library;
 use crate::local::records::{Final, IdemKey, Sketch};
 use crate::local::slots::SlotId;
 use codeq_queue::store::{Created, Items, ResultLookup, TaskRef, Wait};
-use codeq_queue::{Failure, NewTask, QueueKey, State, Task, TaskId};
+use codeq_queue::{Failure, NewTask, State, Task, TaskId};
 use std::sync::Arc;
 
 /// A task to create, with what the tree had under its idempotency key.
 pub struct KeyedTask {
     pub task: NewTask,
-    pub queue: QueueKey,
     pub key: Option<IdemKey>,
     pub prior: Option<Arc<Final>>,
 }
@@ -154,8 +153,15 @@ impl Turn<'_> {
     /// Whether a record read from the tree still stands.
     pub fn is_still(&self, last: &Final) -> bool {
         let no = last.sketch.no;
-        let in_memory = self.shard.recent.get(&no).is_some() || self.shard.slots.find(no).is_some();
-        !in_memory && last.is_visible(self.now)
+        let is_same = match self.shard.recent.get(&no) {
+            None => self.shard.slots.find(no).is_none(),
+            Some(Recent::Final { ended, .. }) => {
+                let end = |last: &Final| (last.sketch.attempts, last.sketch.updated_at);
+                end(ended) == end(last)
+            }
+            Some(Recent::Gone { .. }) => false,
+        };
+        is_same && last.is_visible(self.now)
     }
 
     pub fn get(&mut self, tasks: Vec<TaskRef>, reply: Reply<Vec<Option<Task>>>) {

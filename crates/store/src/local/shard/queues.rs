@@ -2,6 +2,7 @@
 
 use crate::local::slots::{List, SlotId};
 use codeq_queue::{QueueKey, QueueStats, Time};
+use hashbrown::HashTable;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -79,9 +80,17 @@ pub struct Tenant {
     pub waiters: BTreeSet<u64>,
 }
 
+/// Names are hashed and compared without case in the command, so that looking one up allocates nothing.
+fn hash(tenant: &str, command: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
+    let hash = tenant.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let hash = command.bytes().map(|byte| byte.to_ascii_lowercase()).fold(mix(hash, 0), mix);
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 #[derive(Default)]
 pub struct Queues {
-    by_key: HashMap<QueueKey, u32>,
+    index: HashTable<u32>,
     all: Vec<Queue>,
     free: Vec<u32>,
     pub tenants: HashMap<Arc<str>, Tenant>,
@@ -96,19 +105,23 @@ impl Queues {
         &mut self.all[id as usize]
     }
 
-    pub fn find(&self, key: &QueueKey) -> Option<u32> {
-        self.by_key.get(key).copied()
+    pub fn find(&self, tenant: &str, command: &str) -> Option<u32> {
+        let is_it = |id: &u32| {
+            let key = &self.at(*id).key;
+            *key.tenant == *tenant && key.command.eq_ignore_ascii_case(command)
+        };
+        self.index.find(hash(tenant, command), is_it).copied()
     }
 
     /// The queue of that name, made if need be.
-    pub fn intern(&mut self, key: &QueueKey) -> u32 {
-        if let Some(id) = self.find(key) {
+    pub fn intern(&mut self, tenant: &Arc<str>, command: &str) -> u32 {
+        if let Some(id) = self.find(tenant, command) {
             return id;
         }
-        if self.by_key.len() >= REMEMBERED {
+        if self.index.len() >= REMEMBERED {
             self.forget_idle();
         }
-        let queue = Queue::new(key.clone());
+        let queue = Queue::new(QueueKey::new(tenant, command));
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = queue;
@@ -119,7 +132,9 @@ impl Queues {
                 u32::try_from(self.all.len() - 1).expect("fewer than four billion queues")
             }
         };
-        self.by_key.insert(key.clone(), id);
+        let all = &self.all;
+        let rehash = |id: &u32| hash(&all[*id as usize].key.tenant, &all[*id as usize].key.command);
+        self.index.insert_unique(hash(tenant, command), id, rehash);
         id
     }
 
@@ -127,8 +142,12 @@ impl Queues {
     fn forget_idle(&mut self) {
         for (id, queue) in self.all.iter_mut().enumerate().filter(|(_, q)| q.is_used && q.is_idle()) {
             queue.is_used = false;
-            self.by_key.remove(&queue.key);
-            self.free.push(id as u32);
+            let id = id as u32;
+            let hash = hash(&queue.key.tenant, &queue.key.command);
+            if let Ok(entry) = self.index.find_entry(hash, |known| *known == id) {
+                entry.remove();
+            }
+            self.free.push(id);
         }
         self.tenants.retain(|_, tenant| !tenant.ready.is_empty() || !tenant.waiters.is_empty());
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tokio::sync::{Notify, oneshot};
 
 /// Sends one answer. Called when everything the answer tells of is durable; dropped if that failed.
-pub type Release = Box<dyn FnOnce() + Send>;
+pub type Release = Box<dyn FnOnce(&Arc<Links>) + Send>;
 
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 
@@ -37,6 +37,17 @@ pub struct Links {
     pub unsettled_bytes: Arc<AtomicUsize>,
     /// Told when creates may go on.
     pub room: Notify,
+}
+
+impl Links {
+    /// Sends an answer: from a reading thread if it has to look into the tree first.
+    pub fn send(self: &Arc<Links>, needs_tree: bool, send: impl FnOnce(&Arc<Links>) + Send + 'static) {
+        if !needs_tree {
+            return send(self);
+        }
+        let links = self.clone();
+        self.readers.submit(move || send(&links));
+    }
 }
 
 pub struct Turn<'a> {
@@ -68,7 +79,7 @@ impl Turn<'_> {
     }
 
     pub fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, value: T) {
-        self.group.releases.push(Box::new(move || {
+        self.group.releases.push(Box::new(move |_| {
             let _ = reply.send(Ok(value));
         }));
     }
@@ -81,16 +92,11 @@ impl Turn<'_> {
         needs_tree: bool,
         find: impl FnOnce(&Library) -> Result<T, Failure> + Send + 'static,
     ) {
-        let links = self.links.clone();
-        self.group.releases.push(Box::new(move || {
-            let readers = links.readers.clone();
-            let send = move || {
+        self.group.releases.push(Box::new(move |links| {
+            let send = move |links: &Arc<Links>| {
                 let _ = reply.send(find(&links.library));
             };
-            match needs_tree {
-                true => readers.submit(send),
-                false => send(),
-            }
+            links.send(needs_tree, send);
         }));
     }
 

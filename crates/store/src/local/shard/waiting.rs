@@ -7,7 +7,7 @@ use super::produce::done;
 use super::turn::{Reply, Turn};
 use crate::local::records::Final;
 use codeq_queue::store::{Claim, ResultLookup, Wait};
-use codeq_queue::{Commands, QueueKey, Task, Time};
+use codeq_queue::{Commands, Task, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
@@ -107,8 +107,8 @@ impl Turn<'_> {
         let queues: Vec<u32> = match &claim.commands {
             Commands::Any => Vec::new(),
             Commands::These(commands) => {
-                let key = |command: &Arc<str>| QueueKey { tenant: claim.tenant.clone(), command: command.clone() };
-                commands.iter().map(|command| self.shard.queues.intern(&key(command))).collect()
+                let queues = &mut self.shard.queues;
+                commands.iter().map(|command| queues.intern(&claim.tenant, command)).collect()
             }
         };
         let (wait, tenant) = (claim.wait, claim.tenant.clone());
@@ -192,7 +192,7 @@ impl Turn<'_> {
 
     /// Answers the result waiters of tasks that ended in this turn.
     pub fn answer_results(&mut self) {
-        for last in std::mem::take(&mut self.shard.ended) {
+        while let Some(last) = self.shard.ended.pop() {
             for arrival in self.shard.waiting.results.remove(&last.sketch.no).unwrap_or_default() {
                 if let Some(Hold::Result { reply, .. }) = self.shard.waiting.unpark(arrival) {
                     self.answer_done(reply, last.clone());

@@ -1,7 +1,7 @@
 //! The worker's verbs: claim, heartbeat, nack, abandon, submit.
 
 use super::produce::Located;
-use super::turn::{Reply, Turn};
+use super::turn::{Links, Reply, Turn};
 use crate::local::entry::{Ended, Entry};
 use crate::local::records::Sketch;
 use crate::local::slots::SlotId;
@@ -9,7 +9,7 @@ use codeq_queue::retry::{self, Ending, Next};
 use codeq_queue::store::{Abandon, Claim, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{self, LEASE_EXPIRED, MAX_ATTEMPTS, guard, guard_heartbeat, reason_text, used};
 use codeq_queue::{
-    AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, QueueKey, Refusal,
+    AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, Refusal,
     ResultRecord, State, Status, Task, Time,
 };
 use std::sync::Arc;
@@ -56,10 +56,9 @@ impl Turn<'_> {
     pub fn pick(&self, tenant: &Arc<str>, commands: &Commands) -> Option<SlotId> {
         let queues = &self.shard.queues;
         match commands {
-            Commands::These(commands) => commands.iter().find_map(|command| {
-                let key = QueueKey { tenant: tenant.clone(), command: command.clone() };
-                Some(queues.at(queues.find(&key)?).head()?.1)
-            }),
+            Commands::These(commands) => commands
+                .iter()
+                .find_map(|command| Some(queues.at(queues.find(tenant, command)?).head()?.1)),
             Commands::Any => {
                 let heads = queues.tenants.get(tenant)?.ready.iter().filter_map(|id| queues.at(*id).head());
                 let best = heads.min_by_key(|(priority, slot_id)| {
@@ -116,10 +115,8 @@ impl Turn<'_> {
     /// Sends lent tasks to their claimer. If nobody is there any more they come back with a refund.
     pub fn hand_over(&mut self, taken: Vec<Sketch>, reply: Reply<Vec<Task>>) {
         let needs_tree = taken.iter().any(|sketch| !sketch.detail.is_complete());
-        let links = self.links.clone();
-        self.group.releases.push(Box::new(move || {
-            let readers = links.readers.clone();
-            let send = move || {
+        self.group.releases.push(Box::new(move |links| {
+            let send = move |links: &Arc<Links>| {
                 let lent: Vec<(u64, u32)> = taken.iter().map(|sketch| (sketch.no, sketch.attempts)).collect();
                 let tasks: Result<Vec<Task>, Failure> =
                     taken.into_iter().map(|sketch| links.library.task(sketch)).collect();
@@ -128,10 +125,7 @@ impl Turn<'_> {
                     links.inbox.post(move |turn| turn.take_back(&lent));
                 }
             };
-            match needs_tree {
-                true => readers.submit(send),
-                false => send(),
-            }
+            links.send(needs_tree, send);
         }));
     }
 

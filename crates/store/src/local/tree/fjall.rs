@@ -59,6 +59,8 @@ enum State {
     Open(Arc<Db>),
     /// Let go of after a failure. Readers may still be finishing with it.
     Closed(Weak<Db>),
+    /// Closed for good.
+    Shut,
 }
 
 impl FjallTree {
@@ -71,6 +73,7 @@ impl FjallTree {
             State::Open(db) => return Ok(db.clone()),
             State::Closed(old) if old.strong_count() > 0 => return Err(TreeError::Closed),
             State::Closed(_) => {}
+            State::Shut => return Err(TreeError::Shut),
         }
         self.reopen(&mut state)
     }
@@ -117,6 +120,9 @@ impl FjallTree {
         self.note_buckets(&db);
         if done.is_err() {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if matches!(&*state, State::Shut) {
+                return Err(TreeError::Shut);
+            }
             *state = State::Closed(Arc::downgrade(&db));
         }
         drop(db);
@@ -214,6 +220,11 @@ impl Tree for FjallTree {
 
     fn disk_bytes(&self) -> u64 {
         disk_bytes(&self.path)
+    }
+
+    fn close(&self) {
+        let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Shut;
     }
 
     fn check(&self) -> Result<Vec<(Space, u64)>, TreeError> {

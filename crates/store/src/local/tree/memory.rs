@@ -119,6 +119,8 @@ impl Tree for MemoryTree {
         0
     }
 
+    fn close(&self) {}
+
     fn check(&self) -> Result<Vec<(Space, u64)>, TreeError> {
         Ok(self.read().spaces.iter().map(|(&space, rows)| (space, rows.len() as u64)).collect())
     }

@@ -99,6 +99,9 @@ pub enum TreeError {
     /// Between a failure and the reopening, while earlier readers still hold the old files.
     #[error("the tree is closed for the moment")]
     Closed,
+    /// Closed for good.
+    #[error("the tree has been closed")]
+    Shut,
 }
 
 impl TreeError {
@@ -141,6 +144,9 @@ pub trait Tree: Send + Sync {
 
     /// Room taken on disk.
     fn disk_bytes(&self) -> u64;
+
+    /// Lets go of the files for good; every later call fails.
+    fn close(&self);
 
     /// Reads every row, checksums included, and counts them per space.
     fn check(&self) -> Result<Vec<(Space, u64)>, TreeError>;

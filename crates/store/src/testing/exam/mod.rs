@@ -133,6 +133,7 @@ macro_rules! exam {
                 the_first_named_command_with_work_wins,
                 any_command_means_the_highest_priority_first,
                 any_command_at_equal_priority_means_the_earliest_created_head,
+                any_command_prefers_the_older_task_even_if_it_came_back_later,
             }
             idempotency {
                 a_replay_shows_the_task_as_it_is_now,

@@ -139,3 +139,12 @@ pub async fn any_command_at_equal_priority_means_the_earliest_created_head(open:
     // `old` stands behind `young` in its queue now, and a queue is judged by its head.
     assert_eq!(order, [middle.id, young.id, old.id]);
 }
+
+pub async fn any_command_prefers_the_older_task_even_if_it_came_back_later(open: Open) {
+    let bench = Bench::new(&open);
+    let old = bench.create_and_take(New::of("a")).await;
+    bench.advance_ms(1);
+    let young = bench.create("b").await;
+    bench.abandon(&old).await.expect("the owner may abandon");
+    assert_eq!(ids(&bench.claim_any(9).await), [old.id, young.id]);
+}

@@ -132,7 +132,8 @@ pub async fn cleanup_removes_no_more_than_its_limit(open: Open) {
 }
 
 pub async fn cleanup_spares_live_tasks_dead_letters_and_other_tenants(open: Open) {
-    let bench = brief(&open);
+    let dead_retention = Some(Duration::from_secs(100));
+    let bench = Bench::with(&open, Rules { dead_retention, ..plain_rules() });
     let ready = bench.create("ready").await;
     let delayed = bench.make(New::of("delayed").delayed_ms(10)).await.task;
     let running = bench.create_and_take(New::of("running")).await;

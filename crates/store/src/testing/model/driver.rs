@@ -20,6 +20,8 @@ use std::time::Duration;
 pub type Compared = Result<(), String>;
 
 const CHECK_EVERY: usize = 200;
+/// Enough queues to reach every shard of a store with a handful of them.
+const PROBES: usize = 32;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 const OPERATIONS: usize = 2_000;
 
@@ -119,6 +121,10 @@ impl Driver {
         let wanted = self.next_instant();
         let to = self.beyond_the_lag(wanted);
         self.doing = format!("move the clock from {:?} to {to:?}", self.candidate_now());
+        if to < self.candidate_now() {
+            // Every part of the store sees the time that is about to be taken back.
+            self.probe(self.candidate_now()).await?;
+        }
         self.candidate.clock().set(to);
         self.settle().await
     }
@@ -174,14 +180,17 @@ impl Driver {
     }
 
     /// What the store takes for now while its clock is behind: no earlier than the clock, no later than the
-    /// latest it has seen.
+    /// latest it has seen, and the same in all its parts.
     async fn probe(&self, clock: Time) -> Result<Time, String> {
-        let new = New::of("probe").build(&"probe".into());
-        let made = self.ask("create", self.store().create(vec![new])).await?.remove(0);
-        let now = made.map_err(|refusal| format!("a probe was refused: {refusal}"))?.task.created_at;
-        match (clock..=self.latest).contains(&now) {
+        let probes = (0..PROBES).map(|n| New::of(&format!("probe-{n}")).build(&"probe".into()));
+        let mut times = Vec::new();
+        for made in self.ask("create", self.store().create(probes.collect())).await? {
+            times.push(made.map_err(|refusal| format!("a probe was refused: {refusal}"))?.task.created_at);
+        }
+        let now = times[0];
+        match (clock..=self.latest).contains(&now) && times.iter().all(|time| *time == now) {
             true => Ok(now),
-            false => Err(format!("at {clock:?}, after {:?}, a task was created at {now:?}", self.latest)),
+            false => Err(format!("at {clock:?}, after {:?}, tasks were created at {times:?}", self.latest)),
         }
     }
 

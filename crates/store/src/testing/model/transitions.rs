@@ -76,7 +76,7 @@ impl Model {
         let now = self.now;
         let entry = self.entry(id);
         let lease = Lease { owner: claim.owner.clone(), until: now.plus(claim.lease), claimed_at: now };
-        entry.task.state = State::Running(Box::new(lease));
+        entry.task.state = State::Running(lease.into());
         entry.task.attempts += 1;
         entry.task.updated_at = entry.task.updated_at.max(now);
         let attempt = entry.task.attempts;
@@ -114,7 +114,7 @@ impl Model {
         let now = self.now;
         let task = &mut self.entry(id).task;
         if let State::Running(lease) = &mut task.state {
-            lease.until = now.plus(beat.extend);
+            *lease = Lease { until: now.plus(beat.extend), ..(**lease).clone() }.into();
         }
         task.updated_at = task.updated_at.max(now);
         Ok(())

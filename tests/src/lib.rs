@@ -1,0 +1,22 @@
+//! What the whole-system tests share: the ledger of what a store has acknowledged.
+
+pub mod ledger;
+
+use codeq_queue::create::CreateRequest;
+use codeq_queue::{NewTask, Time};
+
+pub const TENANT: &str = "acme";
+
+/// A small task of one of a few commands; `key` makes it idempotent.
+pub fn new_task(command: usize, priority: i64, payload: String, key: Option<String>) -> NewTask {
+    let request = CreateRequest {
+        tenant: TENANT.into(),
+        command: format!("work-{command}"),
+        payload,
+        priority,
+        max_attempts: 1_000_000,
+        idempotency_key: key,
+        ..CreateRequest::default()
+    };
+    request.check(5, 1 << 20, Time::ZERO).expect("the test's task is sound")
+}
