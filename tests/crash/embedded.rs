@@ -12,14 +12,21 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The wall clock, so much later.
-struct Later(Duration);
+/// The wall clock, so many milliseconds later.
+struct Later(AtomicU64);
+
+impl Later {
+    fn move_on(&self, by: Duration) {
+        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
 
 impl Clock for Later {
     fn now(&self) -> Time {
-        SystemClock.now().plus(self.0)
+        SystemClock.now().plus(Duration::from_millis(self.0.load(Ordering::Relaxed)))
     }
 }
 
@@ -109,17 +116,19 @@ async fn drain(store: &dyn Store, ledger: &mut Ledger) -> usize {
     }
 }
 
-/// A day later every lease and delay is over: everything left must be claimable, then done.
+/// An hour later every lease is over, and another one later every backoff: everything left must be
+/// claimable, then done.
 async fn settle(directory: &Path, shards: u32, ledger: &mut Ledger) {
-    let clock = Arc::new(Later(Duration::from_secs(3600)));
-    let options = LocalOptions { shards, clock, segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
+    let hour = Duration::from_secs(3600);
+    let clock = Arc::new(Later(AtomicU64::new(0)));
+    clock.move_on(hour);
+    let options = LocalOptions { shards, clock: clock.clone(), segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
     let store = local::open(options).unwrap();
     compare(&*store, ledger).await;
     ledger.all_leases_ran_out();
-    // Leases that ran out put their tasks into backoff; another hour is over for those.
     while !is_over(&*store).await {
         drain(&*store, ledger).await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        clock.move_on(hour);
     }
     for (id, account) in &ledger.accounts {
         let task = TaskRef { tenant: TENANT.into(), id: TaskId::parse(id).unwrap() };

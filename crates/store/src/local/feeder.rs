@@ -203,7 +203,11 @@ impl Feeder {
         if self.rules.dead_retention.is_none() {
             return false;
         }
-        while self.flush(false) {
+        loop {
+            self.take_in();
+            if !self.flush(false) {
+                return false;
+            }
             let generation = self.links.generation.load(Ordering::Acquire);
             let due = expired(&self.links.library, self.clock.now());
             let count = due.len();
@@ -214,11 +218,10 @@ impl Feeder {
             match answer.blocking_recv() {
                 // Something moved meanwhile: look again.
                 Ok(Ok(None)) => {}
-                Ok(Ok(Some(_))) if count == REMOVED_AT_ONCE => self.take_in(),
+                Ok(Ok(Some(_))) if count == REMOVED_AT_ONCE => {}
                 _ => return true,
             }
         }
-        false
     }
 
     /// Folds what has been pushed, without waiting.

@@ -52,19 +52,19 @@ impl Library {
         Ok(Arc::new(Body { payload: text.into(), ..head.clone() }))
     }
 
-    /// Adds to a sketch what memory had forgotten.
-    pub fn complete(&self, sketch: &mut Sketch) -> Result<(), Failure> {
+    /// Adds to a sketch what memory had forgotten. False if the task is gone by now.
+    pub fn complete(&self, sketch: &mut Sketch) -> Result<bool, Failure> {
         if sketch.detail.is_complete() {
-            return Ok(());
+            return Ok(true);
         }
         // A task that ended in the meantime has moved to the final records, body included.
         let older = match self.detail(sketch.no)? {
             Some(detail) => Some(detail),
             None => self.last(sketch.no, Time::ZERO)?.map(|last| last.sketch.detail),
         };
-        let older = older.ok_or_else(|| Failure::Internal(format!("the body of task {} is missing", sketch.no)))?;
+        let Some(older) = older else { return Ok(false) };
         sketch.detail.fill(older);
-        Ok(())
+        Ok(true)
     }
 
     pub fn task(&self, mut sketch: Sketch) -> Result<Task, Failure> {
@@ -99,10 +99,11 @@ impl Library {
         let (no, tail) = self.ids.decode(id);
         let found = match recent {
             Some(recent) if recent.sketch.detail.is_complete() => Some(recent),
+            // What is over may have been dropped before it ever reached the tree.
+            Some(recent) if !recent.is_visible(now) => None,
             Some(recent) => {
                 let mut whole = (*recent).clone();
-                self.complete(&mut whole.sketch)?;
-                Some(Arc::new(whole))
+                self.complete(&mut whole.sketch)?.then(|| Arc::new(whole))
             }
             None => self.last(no, now)?.map(Arc::new),
         };

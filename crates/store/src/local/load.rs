@@ -128,8 +128,8 @@ pub fn replay(shard: &mut Shard, library: &Library, position: u64, payload: &[u8
             *letter = match shard.recent.get(no) {
                 Some(Recent::Final { ended, .. }) => {
                     let mut whole = (**ended).clone();
-                    library.complete(&mut whole.sketch).map_err(|error| error.to_string())?;
-                    Some(Arc::new(whole))
+                    let is_there = library.complete(&mut whole.sketch).map_err(|error| error.to_string())?;
+                    is_there.then(|| Arc::new(whole))
                 }
                 Some(Recent::Gone { .. }) => None,
                 None => library.last(*no, shard.counters.last).map_err(|e| e.to_string())?.map(Arc::new),
