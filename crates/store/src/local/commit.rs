@@ -7,7 +7,7 @@
 //! nothing is ever sent again: the store is poisoned until it is opened anew, because a sync that failed
 //! once proves nothing when it succeeds later.
 
-use super::change::Fed;
+use super::change::{Change, Fed};
 use super::feeder::Trough;
 use super::inbox::Inbox;
 use super::journal::Write;
@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 pub struct Commit {
     pub write: Option<Write>,
     pub group: Group,
+    pub changes: Vec<Change>,
     pub counters: Counters,
 }
 
@@ -63,6 +64,12 @@ impl Committer {
         self.poison.get().map(String::as_str)
     }
 
+    /// Nothing is acknowledged any more.
+    pub fn give_up(&self, reason: String) {
+        tracing::error!(op = "journal", err = %reason, "storage error");
+        let _ = self.poison.set(reason);
+    }
+
     pub fn is_idle(&self) -> bool {
         !self.lock().is_busy
     }
@@ -83,6 +90,13 @@ impl Committer {
         drop(slot);
         self.handed.notify_one();
         spare
+    }
+
+    pub fn wait_idle(&self) {
+        let mut slot = self.lock();
+        while slot.is_busy {
+            slot = self.finished.wait(slot).expect("no one panics holding the slot");
+        }
     }
 
     pub fn close(&self) {
@@ -111,7 +125,7 @@ impl Committer {
         slot.spare = spare.or(slot.spare.take());
         drop(slot);
         self.finished.notify_one();
-        if self.owner_waits.swap(false, Ordering::AcqRel) {
+        if self.owner_waits.swap(false, Ordering::SeqCst) {
             inbox.nudge();
         }
     }
@@ -119,7 +133,7 @@ impl Committer {
     /// The thread: until closed and empty.
     pub fn run(&self, sync: bool, links: &Arc<Links>, trough: &Trough) {
         let inbox = &*links.inbox;
-        while let Some(Commit { write, group, counters }) = self.next() {
+        while let Some(Commit { write, group, changes, counters }) = self.next() {
             if self.poison.get().is_some() {
                 drop(group);
                 self.finish(None, inbox);
@@ -127,8 +141,7 @@ impl Committer {
             }
             let written = write.as_ref().map_or(Ok(()), |write| write.perform(sync));
             if let Err(error) = written {
-                let _ = self.poison.set(format!("writing the journal failed: {error}"));
-                tracing::error!(op = "journal", err = %error, "storage error");
+                self.give_up(format!("writing the journal failed: {error}"));
                 drop(group);
                 self.finish(None, inbox);
                 continue;
@@ -141,7 +154,7 @@ impl Committer {
             self.finish(write.map(Write::into_buffer), inbox);
             // First, so that whoever got an answer can wait for the tree to have it.
             if let Some(position) = position {
-                trough.push(Fed { position, changes: group.changes, counters });
+                trough.push(Fed { position, changes, counters });
             }
             for release in group.releases {
                 release(links);

@@ -22,6 +22,8 @@ use tokio::sync::oneshot;
 const BATCH_BYTES: usize = 24 << 20;
 /// ... or this long.
 const BATCH_AGE: Duration = Duration::from_secs(2);
+/// Changes that are worth waking up for.
+const MOUTHFUL: usize = 8192;
 /// How often the tree is cared for.
 const CARE: Duration = Duration::from_secs(1);
 /// How long to wait before a failed batch is tried again.
@@ -32,6 +34,7 @@ const REMOVED_AT_ONCE: usize = 1000;
 #[derive(Default)]
 struct Line {
     fed: Vec<Fed>,
+    changes: usize,
     flushes: Vec<oneshot::Sender<()>>,
     is_nudged: bool,
     is_closed: bool,
@@ -47,9 +50,17 @@ pub struct Trough {
 }
 
 impl Trough {
+    /// Wakes the feeder only for a mouthful: it has time, and waking it for every group would cost more
+    /// than the feeding.
     pub fn push(&self, fed: Fed) {
-        self.lock().fed.push(fed);
-        self.signal.notify_one();
+        let mut line = self.lock();
+        line.changes += fed.changes.len();
+        line.fed.push(fed);
+        let is_mouthful = line.changes >= MOUTHFUL;
+        drop(line);
+        if is_mouthful {
+            self.signal.notify_one();
+        }
     }
 
     /// Completes when everything pushed before is in the tree.
@@ -135,7 +146,7 @@ impl Feeder {
 
     fn wait(&self, patience: Duration) -> Line {
         let mut line = self.trough.lock();
-        if line.fed.is_empty() && line.flushes.is_empty() && !line.is_closed && !line.is_nudged {
+        if line.changes < MOUTHFUL && line.flushes.is_empty() && !line.is_closed && !line.is_nudged {
             let woken = self.trough.signal.wait_timeout(line, patience);
             line = woken.expect("no one panics holding the trough").0;
         }

@@ -22,6 +22,8 @@ struct Draft {
     is_born: bool,
     image: Option<Image>,
     last: Option<Arc<Final>>,
+    /// Removed since the last batch, and not reopened.
+    is_gone: bool,
     /// Rows of an earlier end that are to go.
     stale: Vec<Stale>,
 }
@@ -78,11 +80,6 @@ impl Buckets {
     fn of(&self, expires: Time) -> i64 {
         let stretch = self.stretch(expires);
         self.filling.get(&stretch).map_or(stretch, |(end, _)| *end)
-    }
-
-    /// Every bucket that may hold records expiring then.
-    fn all_of(&self, expires: Time) -> std::ops::RangeInclusive<i64> {
-        self.stretch(expires)..=self.of(expires)
     }
 
     fn count(&mut self, stretches: HashSet<i64>, now: Time) {
@@ -157,7 +154,7 @@ impl Fold {
             Change::Removed { no, expires, is_dead, key } => {
                 let draft = self.drafts.entry(no).or_default();
                 draft.stale.push(Stale { expires, is_dead, key });
-                draft.last = None;
+                (draft.last, draft.seed, draft.image, draft.is_gone) = (None, None, None, true);
             }
             Change::Record { key, value } => {
                 self.bytes += value.as_ref().map_or(0, Vec::len);
@@ -172,10 +169,9 @@ impl Fold {
     /// The rows that bring the tree to [`Fold::position`]. Does not forget anything yet.
     pub fn batch(&self, library: &Library, now: Time) -> Result<Batch, Failure> {
         let mut rows = Rows { changes: Vec::with_capacity(self.drafts.len() + 8), buckets: &self.buckets };
-        let mut numbers: Vec<u64> = self.drafts.keys().copied().collect();
-        numbers.sort_unstable();
-        for no in numbers {
-            let draft = &self.drafts[&no];
+        let mut drafts: Vec<(u64, &Draft)> = self.drafts.iter().map(|(no, draft)| (*no, draft)).collect();
+        drafts.sort_unstable_by_key(|(no, _)| *no);
+        for (no, draft) in drafts {
             let is_stated = self.stated.contains(&no);
             draft.write(no, is_stated, library, now, &mut rows)?;
         }
@@ -228,13 +224,17 @@ impl Draft {
 
     fn write(&self, no: u64, is_stated: bool, library: &Library, now: Time, rows: &mut Rows<'_>) -> Result<(), Failure> {
         for stale in &self.stale {
-            rows.remove_final(no, stale);
+            rows.remove_final(no, stale, library)?;
         }
         match &self.last {
             Some(last) => self.write_final(no, is_stated, last, library, now, rows),
             None if self.is_live() => self.write_live(no, is_stated, library, rows),
             None => {
-                // Born, ended and removed again between two batches, or removed from the tree.
+                // It may have ended only since the last batch: then its live rows are still there.
+                if self.is_gone && !self.is_born {
+                    rows.delete(Space::Task, &no_key(no));
+                    rows.delete(Space::Payload, &no_key(no));
+                }
                 if is_stated {
                     rows.delete(Space::State, &no_key(no));
                 }
@@ -344,13 +344,12 @@ impl Rows<'_> {
         }
     }
 
-    fn remove_final(&mut self, no: u64, stale: &Stale) {
-        let spaces: Vec<(Space, Space)> = match stale.is_dead {
-            true => vec![(Space::Dead, Space::DeadKey)],
-            false => {
-                let buckets = self.buckets.all_of(stale.expires);
-                buckets.map(|bucket| (Space::History(bucket), Space::HistoryKey(bucket))).collect()
-            }
+    fn remove_final(&mut self, no: u64, stale: &Stale, library: &Library) -> Result<(), Failure> {
+        let spaces = match stale.is_dead {
+            true => Some((Space::Dead, Space::DeadKey)),
+            false => library
+                .bucket_of(no, stale.expires)?
+                .map(|bucket| (Space::History(bucket), Space::HistoryKey(bucket))),
         };
         for (rows, keys) in spaces {
             self.delete(rows, &no_key(no));
@@ -361,5 +360,6 @@ impl Rows<'_> {
         if stale.is_dead && stale.expires < Time::MAX {
             self.delete(Space::Record, &dead_expiry_key(stale.expires, no));
         }
+        Ok(())
     }
 }

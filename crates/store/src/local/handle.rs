@@ -35,7 +35,8 @@ impl ShardHandle {
     }
 
     pub fn health(&self) -> Health {
-        match (self.poison(), self.trough.trouble()) {
+        let unwritable = self.links.unwritable.lock().expect("no one panics holding the reason").clone();
+        match (self.poison(), unwritable.or_else(|| self.trough.trouble())) {
             (Some(reason), _) => Health::Poisoned(reason.to_owned()),
             (None, Some(reason)) => Health::Unavailable(reason),
             (None, None) => Health::Ready,

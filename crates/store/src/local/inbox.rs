@@ -27,7 +27,8 @@ struct Waiting {
     /// Something other than a job wants the owner's attention (a commit ended, the clock jumped).
     is_nudged: bool,
     is_closed: bool,
-    owner_sleeps: bool,
+    /// The owner sleeps until so many jobs wait; 0 while it is awake.
+    wakes_at: usize,
 }
 
 pub struct Inbox {
@@ -135,7 +136,9 @@ impl Inbox {
             return false;
         }
         waiting.jobs.push(job);
-        self.wake(waiting);
+        if waiting.jobs.len() == waiting.wakes_at {
+            self.wake(waiting);
+        }
         true
     }
 
@@ -153,12 +156,20 @@ impl Inbox {
         self.wake(waiting);
     }
 
-    /// Moves all waiting jobs into `jobs`, sleeping up to `timeout` (for ever if `None`) while there is
-    /// nothing. False once closed and empty.
-    pub fn take(&self, jobs: &mut Vec<Job>, timeout: Option<Duration>) -> bool {
+    /// Closes and drops what waits: there is no owner any more.
+    pub fn abandon(&self) {
+        self.close();
+        let jobs = std::mem::take(&mut self.lock().jobs);
+        drop(jobs);
+    }
+
+    /// Moves all waiting jobs into `jobs`, sleeping up to `timeout` (for ever if `None`) while there are
+    /// fewer than `enough`. False once closed and empty.
+    pub fn take(&self, jobs: &mut Vec<Job>, enough: usize, timeout: Option<Duration>) -> bool {
         let mut waiting = self.lock();
-        if waiting.jobs.is_empty() && !waiting.is_nudged && !waiting.is_closed && timeout != Some(Duration::ZERO) {
-            waiting.owner_sleeps = true;
+        let is_patient = !waiting.is_nudged && !waiting.is_closed && timeout != Some(Duration::ZERO);
+        if waiting.jobs.len() < enough && is_patient {
+            waiting.wakes_at = enough;
             waiting = match timeout {
                 Some(timeout) => {
                     let woken = self.signal.wait_timeout(waiting, timeout);
@@ -166,7 +177,7 @@ impl Inbox {
                 }
                 None => self.signal.wait(waiting).expect("no one panics holding the inbox"),
             };
-            waiting.owner_sleeps = false;
+            waiting.wakes_at = 0;
         }
         waiting.is_nudged = false;
         std::mem::swap(&mut waiting.jobs, jobs);
@@ -178,7 +189,7 @@ impl Inbox {
     }
 
     fn wake(&self, waiting: MutexGuard<'_, Waiting>) {
-        let sleeps = waiting.owner_sleeps;
+        let sleeps = waiting.wakes_at > 0;
         drop(waiting);
         if sleeps {
             self.signal.notify_one();

@@ -88,6 +88,16 @@ impl Library {
         Ok(None)
     }
 
+    /// The bucket that has the record of a finished task.
+    pub fn bucket_of(&self, no: u64, expires: Time) -> Result<Option<i64>, Failure> {
+        for bucket in self.tree.buckets().into_iter().filter(|end| *end >= expires.millis()) {
+            if self.tree.get(Space::History(bucket), &no_key(no)).map_err(failed)?.is_some() {
+                return Ok(Some(bucket));
+            }
+        }
+        Ok(None)
+    }
+
     /// The final record of `id`, if it is the tenant's and not over. `recent` is what memory had.
     pub fn find(
         &self,

@@ -169,9 +169,7 @@ fn claim(files: &DiskFiles, path: &Path, shards: u32) -> Result<Manifest, OpenEr
         }
         Some(found) => found,
         None => {
-            let names = files.list().map_err(at(path))?;
-            let is_ours = |name: &String| name == LOCK || name.starts_with(manifest::NAME);
-            if !names.iter().all(is_ours) {
+            if !is_unused(path).map_err(at(path))? {
                 return Err(OpenError::Foreign(path.to_path_buf()));
             }
             fresh(shards)
@@ -180,6 +178,18 @@ fn claim(files: &DiskFiles, path: &Path, shards: u32) -> Result<Manifest, OpenEr
     let manifest = Manifest { epoch: known.epoch + 1, ..known };
     manifest.write(files)?;
     Ok(manifest)
+}
+
+/// Whether nothing but the lock and an unfinished manifest is there.
+fn is_unused(path: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(path)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name != LOCK && !name.starts_with(manifest::NAME) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Recovers every shard and starts its threads.
@@ -218,6 +228,7 @@ fn start(
         generation: shard.generation.clone(),
         unsettled_bytes: shard.unsettled_bytes.clone(),
         room: Notify::new(),
+        unwritable: Mutex::new(None),
     });
     let trough = Arc::new(Trough::default());
     wake_on_jump(&options.clock, &links, &trough);
@@ -231,7 +242,8 @@ fn start(
             shard.position = recovered.opened.last_position + 1;
             threads.commit(index, &committer, &links, &trough, options.durability)?;
             threads.prepare(index, &recovered.opened.journal, &stop)?;
-            let sink = Sink::Journal { appender: recovered.opened.appender, committer: committer.clone() };
+            let (appender, syncs) = (recovered.opened.appender, options.durability == Durability::Fsync);
+            let sink = Sink::Journal { appender, committer: committer.clone(), syncs };
             (Some(recovered.opened.journal), sink, Some(committer))
         }
     };
@@ -308,6 +320,15 @@ fn low_space(files: Option<Arc<dyn Files>>, least: u64) -> Box<dyn Fn() -> Optio
     })
 }
 
+/// Callers of a shard whose owner has ended, even by a panic, must not wait for it.
+struct Orphaned(Arc<Inbox>);
+
+impl Drop for Orphaned {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
 type Thread = Option<std::thread::JoinHandle<()>>;
 
 /// The threads of a shard.
@@ -364,7 +385,12 @@ impl Threads {
     }
 
     fn own(&mut self, index: u32, owner: Owner) -> Result<(), OpenError> {
-        self.own = spawn(format!("codeq-own-{index}"), move || owner.run())?;
+        let inbox = Orphaned(owner.inbox.clone());
+        let run = move || {
+            let _inbox = inbox;
+            owner.run();
+        };
+        self.own = spawn(format!("codeq-own-{index}"), run)?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::commit::{Commit, Committer};
 use super::feeder::Trough;
 use super::inbox::{Inbox, Job};
 use super::journal::{Appender, FRAME_HEADER, NoRoom};
-use super::shard::{Group, Links, Shard, Turn};
+use super::shard::{Group, Links, Shard, Turn, Waiting};
 use crate::clock::Clock;
 use codeq_queue::Time;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ const GROUP_BYTES: usize = 1 << 20;
 /// What commands without a size of their own, timers and served waiters may add to a group before it is
 /// looked at again.
 const SLACK_BYTES: usize = 4 << 20;
+/// Commands that wake the owner while a group is on its way.
+const GATHER: usize = 48;
 /// Records let go of between two rounds of commands.
 const SETTLE: usize = 512;
 /// A jump of the wall clock is noticed within this time.
@@ -30,7 +32,8 @@ const PREPARING: Duration = Duration::from_secs(5);
 
 /// Where groups go to become durable.
 pub enum Sink {
-    Journal { appender: Appender, committer: Arc<Committer> },
+    /// Without `syncs` no frame vouches for the ones before it: they may be lost to a power failure.
+    Journal { appender: Appender, committer: Arc<Committer>, syncs: bool },
     /// Nothing outlives the process; every group is durable at once.
     Memory,
 }
@@ -47,6 +50,7 @@ pub struct Owner {
     group: Group,
     /// The time of this round.
     now: Time,
+    is_unwritable: bool,
     space_checked: Option<(Instant, Option<String>)>,
 }
 
@@ -61,7 +65,7 @@ impl Owner {
     ) -> Owner {
         let inbox = links.inbox.clone();
         let group = Group { buffer: vec![0; FRAME_HEADER], ..Group::default() };
-        Owner { shard, inbox, links, trough, clock, sink, low_space, group, now: Time::ZERO, space_checked: None }
+        Owner { shard, inbox, links, trough, clock, sink, low_space, group, now: Time::ZERO, is_unwritable: false, space_checked: None }
     }
 
     /// Runs until the inbox is closed and empty and everything is durable.
@@ -70,13 +74,14 @@ impl Owner {
         let mut settles = false;
         loop {
             let patience = if settles { Some(Duration::ZERO) } else { self.patience() };
-            if !self.inbox.take(&mut jobs, patience) {
+            if !self.inbox.take(&mut jobs, self.enough(), patience) {
                 break;
             }
             if self.poison().is_some() {
-                // Dropping a job tells its caller.
+                // Dropping a call tells its caller.
                 jobs.clear();
                 self.group.releases.clear();
+                self.shard.waiting = Waiting::default();
                 continue;
             }
             settles = self.settle();
@@ -99,6 +104,7 @@ impl Owner {
     fn round(&mut self, jobs: &mut Vec<Job>) {
         self.now = self.clock.now();
         let mut unwritable = self.unwritable(0);
+        self.publish(&unwritable);
         self.turn(unwritable.as_deref(), |turn| turn.run_timers());
         for Job { act, bytes } in jobs.drain(..) {
             if bytes > 0 || self.group.buffer.len() >= GROUP_BYTES {
@@ -113,14 +119,19 @@ impl Owner {
             });
         }
         match &self.sink {
-            Sink::Journal { committer, .. } if !committer.is_idle() => {
-                committer.owner_waits.store(!self.is_group_empty(), Ordering::Release);
-                // It may have finished just before it could see the wish.
-                if committer.is_idle() {
-                    self.hand_over();
-                }
-            }
+            Sink::Journal { committer, .. } if !committer.is_idle() => {}
             _ => self.hand_over(),
+        }
+        self.await_commit();
+    }
+
+    /// Asks to be woken when the group that is on its way has arrived.
+    fn await_commit(&mut self) {
+        let Sink::Journal { committer, .. } = &self.sink else { return };
+        committer.owner_waits.store(true, Ordering::SeqCst);
+        // It may have arrived just before it could see the wish.
+        if committer.is_idle() && !self.is_group_empty() {
+            self.hand_over();
         }
     }
 
@@ -141,8 +152,21 @@ impl Owner {
         }
     }
 
+    /// How many commands are worth waking up for. While a group is on its way the next one only gathers:
+    /// the committer wakes the owner when it can be handed over, and until then a few at a time will do.
+    fn enough(&self) -> usize {
+        match &self.sink {
+            Sink::Journal { committer, .. } if !committer.is_idle() => GATHER,
+            _ => 1,
+        }
+    }
+
     /// How long to sleep when nothing comes in.
     fn patience(&self) -> Option<Duration> {
+        // What is due has to wait until something can be written again.
+        if self.poison().is_some() || self.is_unwritable {
+            return Some(LONGEST_SLEEP);
+        }
         let due = self.shard.next_due()?;
         Some(due.since(self.clock.now()).min(LONGEST_SLEEP))
     }
@@ -161,6 +185,14 @@ impl Owner {
         match room {
             Err(error) => Some(error.to_string()),
             Ok(()) => space.or_else(|| self.trough.trouble()),
+        }
+    }
+
+    /// Lets others know whether writing is possible.
+    fn publish(&mut self, unwritable: &Option<String>) {
+        if unwritable.is_some() || self.is_unwritable {
+            self.is_unwritable = unwritable.is_some();
+            *self.links.unwritable.lock().expect("no one panics holding the reason") = unwritable.clone();
         }
     }
 
@@ -183,10 +215,13 @@ impl Owner {
         let mut group = std::mem::take(&mut self.group);
         self.group.buffer = vec![0; FRAME_HEADER];
         let counters = self.shard.counters;
-        let Sink::Journal { appender, committer } = &mut self.sink else {
+        let room = self.shard.changes.len();
+        let changes = std::mem::replace(&mut self.shard.changes, Vec::with_capacity(room));
+        self.group.releases.reserve(group.releases.len());
+        let Sink::Journal { appender, committer, syncs } = &mut self.sink else {
             if group.entries > 0 {
                 let position = self.shard.position;
-                self.trough.push(Fed { position, changes: group.changes, counters });
+                self.trough.push(Fed { position, changes, counters });
                 self.shard.position += 1;
             }
             for release in group.releases {
@@ -201,14 +236,23 @@ impl Owner {
             }
             return;
         }
+        // The room was made sure of before the commands took their turns; this only catches an estimate
+        // that was too low, and then nothing of the group may be acknowledged.
+        let bytes = group.buffer.len();
+        let room = appender.ensure_room(bytes).or_else(|_| appender.wait_room(bytes, PREPARING));
+        if let Err(error) = room.as_ref()
+            && group.entries > 0
+        {
+            return committer.give_up(error.to_string());
+        }
         let write = (group.entries > 0).then(|| {
             let buffer = std::mem::take(&mut group.buffer);
-            appender.frame(buffer, committer.durable())
+            appender.frame(buffer, if *syncs { committer.durable() } else { 0 })
         });
         if let Some(write) = &write {
             self.shard.position = write.position + 1;
         }
-        if let Some(buffer) = committer.hand(Commit { write, group, counters }) {
+        if let Some(buffer) = committer.hand(Commit { write, group, changes, counters }) {
             self.group.buffer = buffer;
         }
     }
@@ -217,15 +261,12 @@ impl Owner {
     fn finish(&mut self) {
         self.turn(None, |turn| turn.end_all_waits());
         self.hand_over();
-        if let Sink::Journal { appender, committer } = &mut self.sink {
-            if committer.poison().is_none() && appender.ensure_room(0).is_ok() {
-                committer.hand(Commit { write: None, group: Group::default(), counters: self.shard.counters });
-                while !committer.is_idle() {
-                    std::thread::yield_now();
-                }
-                let write = appender.frame(vec![0; FRAME_HEADER], committer.durable());
-                let group = Group::default();
-                committer.hand(Commit { write: Some(write), group, counters: self.shard.counters });
+        if let Sink::Journal { appender, committer, syncs } = &mut self.sink {
+            if *syncs && committer.poison().is_none() && appender.ensure_room(0).is_ok() {
+                committer.wait_idle();
+                let write = Some(appender.frame(vec![0; FRAME_HEADER], committer.durable()));
+                let (group, changes) = (Group::default(), Vec::new());
+                committer.hand(Commit { write, group, changes, counters: self.shard.counters });
             }
             committer.close();
         }

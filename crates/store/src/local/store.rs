@@ -49,22 +49,31 @@ impl LocalStore {
         self.shards.len() as u32
     }
 
-    /// A task's items, each to the shard of its id.
+    /// Items, each to the shard of its id, in pieces that fit a group. `bytes` is what an item may write.
     fn by_id<I: Send + 'static, T: Send + 'static>(
         &self,
         items: Vec<I>,
-        id: impl Fn(&I) -> &codeq_queue::TaskId,
-        bytes: impl Fn(&I) -> usize,
+        id: fn(&I) -> &codeq_queue::TaskId,
+        bytes: fn(&I) -> usize,
         act: fn(&mut Turn<'_>, Vec<I>, Reply<Vec<T>>),
     ) -> Answer<Vec<T>> {
         let count = self.count();
-        let bytes: usize = items.iter().map(&bytes).sum();
         let ask = move |shard: Arc<ShardHandle>, share: Vec<I>| -> Answer<Vec<T>> {
+            if share.iter().map(bytes).sum::<usize>() <= GROUPABLE {
+                return Box::pin(async move {
+                    shard.ask(Lane::Other, 0, move |turn, reply| act(turn, share, reply)).await
+                });
+            }
             Box::pin(async move {
-                shard.ask(Lane::Other, bytes, move |turn, reply| act(turn, share, reply)).await
+                let mut answers = Vec::with_capacity(share.len());
+                for (piece, bytes) in pieces(share, bytes) {
+                    let asked = shard.ask(Lane::Other, bytes, move |turn, reply| act(turn, piece, reply));
+                    answers.extend(asked.await?);
+                }
+                Ok(answers)
             })
         };
-        scatter(&self.shards, items, |item| id(item).shard(count), ask)
+        scatter(&self.shards, items, move |item| id(item).shard(count), ask)
     }
 
     fn on<T: Send + 'static>(
@@ -239,10 +248,13 @@ impl Store for LocalStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
         let count = self.count();
         let ask = |shard: Arc<ShardHandle>, share: Vec<KeyedTask>| -> Answer<Items<Created>> {
+            let bytes: usize = share.iter().map(|task| new_task_bytes(&task.task)).sum();
+            if bytes <= GROUPABLE {
+                return Box::pin(create_on(shard, share, 0));
+            }
             Box::pin(async move {
                 let mut answers = Vec::with_capacity(share.len());
                 for (piece, bytes) in pieces(share, |task| new_task_bytes(&task.task)) {
-                    let bytes = if bytes > GROUPABLE { bytes } else { 0 };
                     answers.extend(create_on(shard.clone(), piece, bytes).await?);
                 }
                 Ok(answers)
@@ -283,8 +295,11 @@ impl Store for LocalStore {
             if shards.len() == 1 && routes::is_waiting(wait) {
                 return routes::claim_waiting(&shards, claim, token).await;
             }
+            if !routes::is_waiting(wait) {
+                return routes::claim_now(&shards, claim).await;
+            }
             let taken = routes::claim_now(&shards, claim.clone()).await?;
-            if !taken.is_empty() || !routes::is_waiting(wait) {
+            if !taken.is_empty() {
                 return Ok(taken);
             }
             routes::claim_waiting(&shards, claim, token).await
@@ -292,37 +307,27 @@ impl Store for LocalStore {
     }
 
     fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
-        self.by_id(beats, |beat| &beat.report.id, |_| 0, |turn, beats, reply| turn.heartbeat(beats, reply))
+        self.by_id(beats, |beat| &beat.report.id, |_| 64, |turn, beats, reply| turn.heartbeat(beats, reply))
     }
 
     fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>> {
-        self.by_id(nacks, |nack| &nack.report.id, |_| 0, |turn, nacks, reply| turn.nack(nacks, reply))
+        let size = |nack: &Nack| ENDING_BYTES + end_bytes(nack.reason.as_ref().map_or(0, String::len));
+        self.by_id(nacks, |nack| &nack.report.id, size, |turn, nacks, reply| turn.nack(nacks, reply))
     }
 
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
-        self.by_id(abandons, |item| &item.report.id, |_| 0, |turn, items, reply| turn.abandon(items, reply))
+        let id = |abandon: &Abandon| -> &codeq_queue::TaskId { &abandon.report.id };
+        self.by_id(abandons, id, |_| ENDING_BYTES, |turn, items, reply| turn.abandon(items, reply))
     }
 
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
-        let size = |submit: &Submit| submit.outcome.result.as_ref().map_or(0, |text| text.len());
-        let total: usize = submits.iter().map(size).sum();
-        if total <= GROUPABLE {
-            let act = |turn: &mut Turn<'_>, submits, reply: Reply<_>| turn.submit(submits, reply);
-            return self.by_id(submits, |submit| &submit.report.id, |_| 0, act);
-        }
-        let count = self.count();
-        let ask = move |shard: Arc<ShardHandle>, share: Vec<Submit>| -> Answer<Items<ResultRecord>> {
-            Box::pin(async move {
-                let mut answers = Vec::with_capacity(share.len());
-                // The callback repeats the result.
-                for (piece, bytes) in pieces(share, |submit| 2 * size(submit) + (64 << 10)) {
-                    let asked = shard.ask(Lane::Other, bytes, move |turn, reply| turn.submit(piece, reply));
-                    answers.extend(asked.await?);
-                }
-                Ok(answers)
-            })
+        let size = |submit: &Submit| {
+            let outcome = &submit.outcome;
+            let error = outcome.error.as_ref().map_or(0, |text| text.len());
+            // The callback repeats the result.
+            ENDING_BYTES + end_bytes(error) + 2 * outcome.result.as_ref().map_or(0, |text| text.len())
         };
-        scatter(&self.shards, submits, move |submit| submit.report.id.shard(count), ask)
+        self.by_id(submits, |submit| &submit.report.id, size, |turn, items, reply| turn.submit(items, reply))
     }
 
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
@@ -332,7 +337,7 @@ impl Store for LocalStore {
     }
 
     fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
-        self.by_id(tasks, |task| &task.id, |_| 0, |turn, tasks, reply| turn.cancel(tasks, reply))
+        self.by_id(tasks, |task| &task.id, |_| ENDING_BYTES, |turn, tasks, reply| turn.cancel(tasks, reply))
     }
 
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
@@ -485,6 +490,13 @@ impl Store for LocalStore {
 
 /// Small enough to share a group with others.
 const GROUPABLE: usize = 64 << 10;
+/// What ending a task may write besides its texts: the entry, and a callback with its address.
+const ENDING_BYTES: usize = 512;
+
+/// What an error text may write: the record, the task, and the callback, where it may be escaped.
+fn end_bytes(error: usize) -> usize {
+    8 * error.min(codeq_queue::limits::ERROR_BYTES)
+}
 
 /// Cuts a batch into pieces that fit a group; gives each with its size.
 fn pieces<I>(items: Vec<I>, size: impl Fn(&I) -> usize) -> Vec<(Vec<I>, usize)> {

@@ -1,9 +1,199 @@
-//! The offline check of a data directory.
+//! The offline check of a data directory: every checksum is checked, every row is read, and every shard is
+//! brought back as opening would do it, without starting it. Then everything that says the same thing twice
+//! is compared.
+//!
+//! The journal is only read. The tree's library mends its own files when it opens them, as it would at the
+//! next start.
 
-use super::open::OpenError;
+mod live;
+mod rows;
 
-pub struct Verified;
+use super::change::{Change, Fed};
+use super::files::DiskFiles;
+use super::ids::IdKey;
+use super::journal;
+use super::library::Library;
+use super::load;
+use super::manifest::{self, Manifest};
+use super::open::{OpenError, lock, shard_directory, unstarted};
+use super::records::Final;
+use super::shard::Shard;
+use super::tree::{self, Tree};
+use crate::rules::Rules;
+use codeq_queue::State;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
 
-pub fn verify(_path: &std::path::Path) -> Result<Verified, OpenError> {
-    Ok(Verified)
+/// More than this many problems are not told one by one.
+const TOLD: usize = 1000;
+
+/// What a check found. A directory is well if there are no problems.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Verified {
+    pub shards: u32,
+    /// Tasks that are not at their end: ready, delayed or running.
+    pub live: u64,
+    pub ready: u64,
+    pub delayed: u64,
+    pub running: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Completed, failed and cancelled tasks that are still kept.
+    pub finished: u64,
+    /// Callbacks, pending or failed.
+    pub deliveries: u64,
+    /// Frames in the journals, applied or not.
+    pub frames: u64,
+    /// Bytes at the ends of the journals that opening will cut off, which is no problem.
+    pub torn_bytes: u64,
+    pub problems: Vec<String>,
+}
+
+/// Checks a data directory that no server uses.
+///
+/// `Err` means that there was nothing to check: the directory is in use, is not one of ours, or cannot be
+/// read. What is wrong inside is among the problems.
+pub fn verify(path: &Path) -> Result<Verified, OpenError> {
+    let foreign = || OpenError::Foreign(path.to_path_buf());
+    if !path.join(manifest::NAME).is_file() {
+        return Err(foreign());
+    }
+    let _lock = lock(path)?;
+    let manifest = Manifest::read(&DiskFiles::new(path))?.ok_or_else(foreign)?;
+    let mut verified = Verified { shards: manifest.shards, ..Verified::default() };
+    for index in 0..manifest.shards {
+        verified.shard(path, &manifest, index);
+    }
+    Ok(verified)
+}
+
+/// What the journal has to add to the tree's rows of tasks that ended: the newest end by number, or `None` if
+/// whatever the tree has is obsolete.
+type Tail = HashMap<u64, Option<Arc<Final>>>;
+
+impl Verified {
+    fn problem(&mut self, problem: String) {
+        match self.problems.len() {
+            0..TOLD => self.problems.push(problem),
+            TOLD => self.problems.push("and more".to_owned()),
+            _ => {}
+        }
+    }
+
+    fn shard(&mut self, path: &Path, manifest: &Manifest, index: u32) {
+        let directory = shard_directory(path, index);
+        let tree_directory = directory.join("tree");
+        if !tree_directory.is_dir() {
+            // The very first opening may have been cut short before it made the shards.
+            if manifest.epoch > 1 {
+                self.problem(format!("{} is missing", tree_directory.display()));
+            }
+            return;
+        }
+        let tree = match tree::fjall::open(&tree_directory, tree::fjall::TreeOptions::default()) {
+            Ok(tree) => tree,
+            Err(error) => return self.problem(format!("{}: {error}", tree_directory.display())),
+        };
+        let files = DiskFiles::new(&directory);
+        let mut check = Check { index, manifest, verified: self };
+        if let Err(error) = tree.check() {
+            check.problem(format!("{}: {error}", tree_directory.display()));
+            check.journal_alone(&files, &*tree);
+        } else {
+            check.all(&files, &tree);
+        }
+        tree.close();
+    }
+}
+
+/// The check of one shard.
+struct Check<'a> {
+    index: u32,
+    manifest: &'a Manifest,
+    verified: &'a mut Verified,
+}
+
+impl Check<'_> {
+    fn problem(&mut self, problem: impl std::fmt::Display) {
+        self.verified.problem(format!("shard {}: {problem}", self.index));
+    }
+
+    fn expect(&mut self, holds: bool, problem: impl FnOnce() -> String) {
+        if !holds {
+            self.problem(problem());
+        }
+    }
+
+    fn journal_alone(&mut self, files: &DiskFiles, tree: &dyn Tree) {
+        self.note(journal::inspect(files, self.manifest.journal_key, tree.applied()));
+    }
+
+    fn note(&mut self, report: Result<journal::Report, journal::OpenError>) {
+        match report {
+            Ok(report) => {
+                self.verified.frames += report.frames;
+                self.verified.torn_bytes += report.torn_bytes;
+            }
+            Err(error) => self.problem(error),
+        }
+    }
+
+    fn all(&mut self, files: &DiskFiles, tree: &Arc<dyn Tree>) {
+        let mut shard = match unstarted(&Rules::default(), self.manifest, self.index, &**tree) {
+            Ok((shard, _)) => shard,
+            Err(error) => {
+                self.problem(error);
+                self.rows(&**tree, &Tail::new(), None);
+                return self.journal_alone(files, &**tree);
+            }
+        };
+        let library = Library { tree: tree.clone(), ids: IdKey::new(self.manifest.id_key) };
+        let mut tail = Tail::new();
+        let report = journal::read(files, self.manifest.journal_key, tree.applied(), &mut |position, payload| {
+            note_ends(&mut tail, load::replay(&mut shard, &library, position, payload)?);
+            Ok(())
+        });
+        self.note(report);
+        self.live(&shard);
+        let dead = self.rows(&**tree, &tail, Some(&shard));
+        self.dead_counts(&shard, dead, &tail, &library);
+        self.verified.deliveries += shard.outbox.after(0).count() as u64;
+    }
+
+    /// Compares the queues' counts of dead letters with the dead letters.
+    fn dead_counts(&mut self, shard: &Shard, mut dead: rows::DeadCounts, tail: &Tail, library: &Library) {
+        for last in tail.values().flatten() {
+            if last.sketch.state != State::Dead {
+                self.verified.finished += 1;
+                continue;
+            }
+            let mut sketch = last.sketch.clone();
+            match library.complete(&mut sketch).map(|_| sketch.detail.body) {
+                Ok(Some(body)) => dead.add(&body),
+                Ok(None) => self.problem(format!("dead letter {} has no body", sketch.no)),
+                Err(error) => self.problem(format!("dead letter {}: {error}", sketch.no)),
+            }
+        }
+        self.verified.dead += dead.total();
+        for queue in shard.queues.iter() {
+            let found = dead.take(&queue.key);
+            let (name, counted) = (rows::name_of(&queue.key), queue.dead);
+            self.expect(found == counted, || format!("queue {name} counts {counted} dead letters, has {found}"));
+        }
+        for (queue, found) in dead.left() {
+            self.problem(format!("queue {} is unknown, has {found} dead letters", rows::name_of(&queue)));
+        }
+    }
+}
+
+fn note_ends(tail: &mut Tail, fed: Fed) {
+    for change in fed.changes {
+        match change {
+            Change::Final(last) => tail.insert(last.sketch.no, Some(last)),
+            Change::Reopened(reopened) => tail.insert(reopened.no, None),
+            Change::Removed { no, .. } => tail.insert(no, None),
+            Change::Created { .. } | Change::State { .. } | Change::Record { .. } | Change::Queue { .. } => None,
+        };
+    }
 }

@@ -1,6 +1,8 @@
-//! What proves a store: the exam every store sits, and the model it is compared with. Compiled only with
-//! the feature `testing`.
+//! What proves a store: the exam every store sits, the model it is compared with, and the doubles that
+//! break under it. Compiled only with the feature `testing`.
 
 pub mod exam;
 pub mod forgetful;
+pub mod lossy;
 pub mod model;
+pub mod observed;

@@ -1,12 +1,14 @@
 //! The stores of this crate as candidates. Each is new and empty, lives by a manual clock, and keeps its data
 //! in a directory of its own that goes with it.
 
+use crate::forgetful::Ground;
 use codeq_queue::Store;
-use codeq_store::local::{self, Durability, LocalOptions};
+use codeq_store::local::{self, Durability, LocalOptions, LocalStore};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::testing::exam::{Candidate, Open, START};
 use codeq_store::{ManualClock, Rules};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Small, so that segments are sealed and dropped within a test.
@@ -27,6 +29,15 @@ pub fn local(shards: u32, durability: Durability) -> Open {
         let clock = Arc::new(ManualClock::at(START));
         let store = open_local(directory.path(), &rules, shards, durability, &clock);
         Arc::new(Keeping { store: Mutex::new(store), directory, rules, clock, shards, durability })
+    })
+}
+
+/// On a disk that forgets, so that it can be crashed.
+pub fn forgetful() -> Open {
+    Arc::new(move |rules: Rules| {
+        let mut ground = Ground::new(rules, 1 << 20);
+        let store = ground.open().expect("the store opens");
+        Arc::new(OnForgetfulDisk { place: Mutex::new((ground, store)), crashes: AtomicU64::new(0) })
     })
 }
 
@@ -119,4 +130,43 @@ fn close(store: &Arc<dyn Store>) {
         runtime.expect("a runtime to wait in").block_on(closing)
     });
     waiting.join().expect("closing does not panic").expect("the store closes");
+}
+
+struct OnForgetfulDisk {
+    place: Mutex<(Ground, Arc<LocalStore>)>,
+    crashes: AtomicU64,
+}
+
+impl Candidate for OnForgetfulDisk {
+    fn store(&self) -> Arc<dyn Store> {
+        self.place.lock().expect("no one panics holding the place").1.clone()
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        self.place.lock().expect("no one panics holding the place").0.clock.clone()
+    }
+
+    fn rules(&self) -> Rules {
+        self.place.lock().expect("no one panics holding the place").0.rules.clone()
+    }
+
+    fn keeps_on_reopen(&self) -> bool {
+        true
+    }
+
+    fn reopen(&self) {
+        close(&self.store());
+        let mut place = self.place.lock().expect("no one panics holding the place");
+        place.1 = place.0.open().expect("the store opens");
+    }
+
+    /// The old store goes on until it is dropped, on a disk that nobody looks at any more.
+    fn crash(&self) -> bool {
+        let mut place = self.place.lock().expect("no one panics holding the place");
+        let mut ground = place.0.copy();
+        ground.disk.crash(self.crashes.fetch_add(1, Ordering::Relaxed));
+        let store = ground.open().expect("the store opens after a crash");
+        *place = (ground, store);
+        true
+    }
 }

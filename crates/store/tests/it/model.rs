@@ -28,3 +28,8 @@ async fn the_local_store_with_one_shard_does_what_the_model_does() {
 async fn the_local_store_with_four_shards_does_what_the_model_does() {
     run_from_environment(candidates::local(4, Durability::Os)).await;
 }
+
+#[tokio::test]
+async fn the_store_on_a_forgetful_disk_does_what_the_model_does() {
+    run_from_environment(candidates::forgetful()).await;
+}

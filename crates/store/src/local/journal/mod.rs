@@ -35,7 +35,7 @@ use std::path::PathBuf;
 pub use appender::{Appender, NoRoom, Write};
 pub use frame::FRAME_HEADER;
 pub use lifecycle::Journal;
-pub use open::{Opened, Report, inspect, open};
+pub use open::{Opened, Report, inspect, open, read};
 use segment::SEGMENT_HEADER;
 
 #[derive(Debug, Clone)]

@@ -75,8 +75,13 @@ pub fn open(
 
 /// Checks the journal without writing anything.
 pub fn inspect(files: &dyn Files, key: u64, applied: u64) -> Result<Report, OpenError> {
+    read(files, key, applied, &mut |_, _| Ok(()))
+}
+
+/// As `inspect`, handing every frame above `applied` to `replay` as `open` would.
+pub fn read(files: &dyn Files, key: u64, applied: u64, replay: &mut Replay<'_>) -> Result<Report, OpenError> {
     let survey = Survey::take(files, key)?;
-    let walk = recovery::walk(&survey, key, applied, &mut |_, _| Ok(()))?;
+    let walk = recovery::walk(&survey, key, applied, replay)?;
     Ok(Report {
         segments: survey.segments.len() + survey.headless.len(),
         frames: walk.frames,

@@ -1,14 +1,13 @@
 //! One turn of the owner: decide, log, answer when durable.
 
 use super::{Shard, produce::Located};
-use crate::local::change::Change;
 use crate::local::entry::Entry;
 use crate::local::inbox::Inbox;
 use crate::local::library::Library;
 use crate::local::readers::Readers;
 use codeq_queue::{Failure, TaskId, Time};
 use rand::Rng;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use tokio::sync::{Notify, oneshot};
 
@@ -24,7 +23,6 @@ pub struct Group {
     pub buffer: Vec<u8>,
     pub entries: usize,
     pub releases: Vec<Release>,
-    pub changes: Vec<Change>,
 }
 
 /// What a turn and its answers may reach besides the shard.
@@ -37,6 +35,8 @@ pub struct Links {
     pub unsettled_bytes: Arc<AtomicUsize>,
     /// Told when creates may go on.
     pub room: Notify,
+    /// Why nothing can be written at present, as the owner last found.
+    pub unwritable: Mutex<Option<String>>,
 }
 
 impl Links {
@@ -104,7 +104,6 @@ impl Turn<'_> {
     pub fn settle(&mut self) {
         self.serve_waiters();
         self.answer_results();
-        self.group.changes.append(&mut self.shard.changes);
     }
 
     pub fn draw(&mut self) -> u64 {

@@ -117,12 +117,13 @@ impl Turn<'_> {
         let needs_tree = taken.iter().any(|sketch| !sketch.detail.is_complete());
         self.group.releases.push(Box::new(move |links| {
             let send = move |links: &Arc<Links>| {
-                let lent: Vec<(u64, u32)> = taken.iter().map(|sketch| (sketch.no, sketch.attempts)).collect();
                 let tasks: Result<Vec<Task>, Failure> =
                     taken.into_iter().map(|sketch| links.library.task(sketch)).collect();
-                let is_failed = tasks.is_err();
-                if (reply.send(tasks).is_err() || is_failed) && !lent.is_empty() {
-                    links.inbox.post(move |turn| turn.take_back(&lent));
+                // Tasks that could not be read stay lent; their leases run out.
+                if let Err(Ok(unwanted)) = reply.send(tasks)
+                    && !unwanted.is_empty()
+                {
+                    links.inbox.post(move |turn| turn.take_back(&unwanted));
                 }
             };
             links.send(needs_tree, send);
@@ -130,14 +131,15 @@ impl Turn<'_> {
     }
 
     /// Returns tasks that were lent to someone who vanished before the hand-over.
-    fn take_back(&mut self, lent: &[(u64, u32)]) {
+    fn take_back(&mut self, unwanted: &[Task]) {
         if self.unwritable.is_some() {
             return;
         }
-        for (no, attempts) in lent {
-            let Some(slot_id) = self.shard.slots.find(*no) else { continue };
+        for task in unwanted {
+            let (no, _) = self.shard.ids.decode(&task.id);
+            let Some(slot_id) = self.shard.slots.find(no) else { continue };
             let slot = self.shard.slots.at(slot_id);
-            if slot.attempts == *attempts && slot.state.lease().is_some() {
+            if slot.attempts == task.attempts && slot.state.lease().is_some() {
                 self.give_up(slot_id, Ending::Refund, None);
             }
         }

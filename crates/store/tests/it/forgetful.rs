@@ -1,0 +1,138 @@
+//! The store on a disk that forgets: crashes at any moment, torn and damaged journals, failing calls, full
+//! disks, failed syncs. The disk and the tree are doubles; everything between them is the real store.
+
+mod corners;
+mod crashes;
+mod damage;
+mod facts;
+mod faults;
+mod full;
+mod poison;
+mod workload;
+
+use codeq_queue::Store;
+use codeq_store::local::{self, LocalOptions, LocalStore, OpenError, Parts, ShardParts};
+use codeq_store::testing::exam::bench::{Bench, plain_rules};
+use codeq_store::testing::exam::{Candidate, START};
+use codeq_store::testing::forgetful::ForgetfulDisk;
+use codeq_store::testing::lossy::LossyTree;
+use codeq_store::testing::observed::Observed;
+use codeq_store::{Clock, ManualClock, Rules};
+use std::sync::Arc;
+
+/// Several are filled within a test; a group of a few clients at once fits into a quarter of it.
+const SEGMENT_BYTES: u64 = 96 << 10;
+/// For tests that write one thing at a time.
+const SMALL_SEGMENT_BYTES: u64 = 16 << 10;
+
+/// What a store lives on, and what outlives it.
+#[derive(Clone)]
+pub struct Ground {
+    pub disk: ForgetfulDisk,
+    pub files: Observed<ForgetfulDisk>,
+    pub tree: LossyTree,
+    pub clock: Arc<ManualClock>,
+    /// What the store reads the time from, if not straight from the clock.
+    pub lens: Option<Arc<dyn Clock>>,
+    pub rules: Rules,
+    pub segment_bytes: u64,
+    epoch: u32,
+}
+
+impl Ground {
+    pub fn new(rules: Rules, segment_bytes: u64) -> Ground {
+        let disk = ForgetfulDisk::new();
+        Ground {
+            files: Observed::new(disk.clone()),
+            disk,
+            tree: LossyTree::new(),
+            clock: Arc::new(ManualClock::at(START)),
+            lens: None,
+            rules,
+            segment_bytes,
+            epoch: 0,
+        }
+    }
+
+    pub fn busy() -> Ground {
+        Ground::new(plain_rules(), SEGMENT_BYTES)
+    }
+
+    pub fn small() -> Ground {
+        Ground::new(plain_rules(), SMALL_SEGMENT_BYTES)
+    }
+
+    fn with(&self, disk: ForgetfulDisk, tree: LossyTree) -> Ground {
+        Ground { files: Observed::new(disk.clone()), disk, tree, ..self.clone() }
+    }
+
+    /// A copy of this instant, on which a store may be opened as if this one had stopped.
+    pub fn copy(&self) -> Ground {
+        let (tree, disk) = self.tree.freeze(|| self.disk.snapshot());
+        self.with(disk, tree)
+    }
+
+    /// A copy without what the tree has: the journal must have it all.
+    pub fn without_tree(&self) -> Ground {
+        self.with(self.disk.snapshot(), LossyTree::new())
+    }
+
+    pub fn open(&mut self) -> Result<Arc<LocalStore>, OpenError> {
+        self.epoch += 1;
+        let clock = self.lens.clone().unwrap_or_else(|| self.clock.clone());
+        let options = LocalOptions {
+            rules: self.rules.clone(),
+            clock,
+            segment_bytes: self.segment_bytes,
+            ..LocalOptions::new("/forgetful")
+        };
+        let part = ShardParts { files: Some(Arc::new(self.files.clone())), tree: Arc::new(self.tree.clone()) };
+        local::assemble(options, Parts::doubles(vec![part], self.epoch))
+    }
+
+    /// A bench at a store opened here.
+    pub fn bench(&mut self) -> Bench {
+        self.open_bench().expect("the store opens")
+    }
+
+    pub fn open_bench(&mut self) -> Result<Bench, OpenError> {
+        let store = self.open()?;
+        let seat = Seat { store, clock: self.clock.clone(), rules: self.rules.clone() };
+        let owner = Arc::new(codeq_queue::Owner::new("subject", "worker"));
+        Ok(Bench { candidate: Arc::new(seat), tenant: "acme".into(), owner })
+    }
+}
+
+/// A store that is never reopened in place: the test opens another on a copy.
+struct Seat {
+    store: Arc<LocalStore>,
+    clock: Arc<ManualClock>,
+    rules: Rules,
+}
+
+impl Candidate for Seat {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules.clone()
+    }
+
+    fn keeps_on_reopen(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self) {
+        panic!("a seat keeps its store");
+    }
+}
+
+/// Has the tree take in everything that was acknowledged.
+pub async fn feed(bench: &Bench) {
+    bench.tenant("nobody").cleanup(codeq_queue::Time::ZERO, 1).await;
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Everything that is checked, here and in CI: formatting, lints, all tests. Fails rather than skips.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n== %s\n' "$*"; }
+
+need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
+  command -v "$1" >/dev/null && return
+  step "installing $2"
+  local sudo=""
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  $sudo apt-get update -qq && $sudo apt-get install -y -qq "$2" >/dev/null
+}
+
+need cargo cargo
+need cc gcc
+cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+step "formatting"
+cargo fmt --all -- --check
+
+step "lints"
+cargo clippy --workspace --all-targets --locked -- -D warnings
+
+step "tests"
+cargo test --workspace --locked
+
+step "benches still run"
+cargo run --locked -q -p codeq -- bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
+cargo run --locked -q -p codeq -- bench store --restart 2000 --json | grep -q '"name":"restart"'
+
+printf '\nall checks passed\n'
