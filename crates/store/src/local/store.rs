@@ -316,8 +316,9 @@ impl Store for LocalStore {
     }
 
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
-        let id = |abandon: &Abandon| -> &codeq_queue::TaskId { &abandon.report.id };
-        self.by_id(abandons, id, |_| ENDING_BYTES, |turn, items, reply| turn.abandon(items, reply))
+        self.by_id(abandons, |item| &item.report.id, |_| ENDING_BYTES, |turn, items, reply| {
+            turn.abandon(items, reply)
+        })
     }
 
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
