@@ -122,7 +122,8 @@ async fn settle(directory: &Path, shards: u32, ledger: &mut Ledger) {
     let hour = Duration::from_secs(3600);
     let clock = Arc::new(Later(AtomicU64::new(0)));
     clock.move_on(hour);
-    let options = LocalOptions { shards, clock: clock.clone(), segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
+    let options =
+        LocalOptions { shards, clock: clock.clone(), segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
     let store = local::open(options).unwrap();
     compare(&*store, ledger).await;
     ledger.all_leases_ran_out();
@@ -154,7 +155,11 @@ async fn campaign(shards: u32, rounds: usize, seed: u64) {
     }
     settle(directory.path(), shards, &mut ledger).await;
     let created = ledger.accounts.values().filter(|account| account.is_created).count();
-    println!("{rounds} kills, {} acknowledgements, {created} tasks, {} wrong", ledger.acknowledged, ledger.wrongs.len());
+    println!(
+        "{rounds} kills, {} acknowledgements, {created} tasks, {} wrong",
+        ledger.acknowledged,
+        ledger.wrongs.len()
+    );
     assert!(ledger.wrongs.is_empty(), "seed {seed}: {:#?}", &ledger.wrongs[..ledger.wrongs.len().min(20)]);
     assert!(created > rounds * 10, "the laborers did next to nothing: {created} tasks");
 }

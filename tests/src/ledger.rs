@@ -9,12 +9,28 @@ use std::fmt;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
-    Created { id: String, key: Option<String> },
-    Lent { id: String, attempt: u32 },
+    Created {
+        id: String,
+        key: Option<String>,
+    },
+    Lent {
+        id: String,
+        attempt: u32,
+    },
     /// About to hand the attempt back or to end it.
-    Intends { id: String, attempt: u32, end: bool },
-    Returned { id: String, attempt: u32 },
-    Done { id: String, attempt: u32 },
+    Intends {
+        id: String,
+        attempt: u32,
+        end: bool,
+    },
+    Returned {
+        id: String,
+        attempt: u32,
+    },
+    Done {
+        id: String,
+        attempt: u32,
+    },
 }
 
 impl fmt::Display for Line {
@@ -109,7 +125,8 @@ impl Ledger {
             self.wrongs.push(format!("{id} was lent after it was done"));
         }
         if account.lent.is_some() && !account.may_be_returned {
-            self.wrongs.push(format!("{id} was lent twice at once, attempts {:?} and {attempt}", account.lent));
+            self.wrongs
+                .push(format!("{id} was lent twice at once, attempts {:?} and {attempt}", account.lent));
         }
         if attempt <= account.attempts {
             self.wrongs.push(format!("{id}: attempt {attempt} after attempt {}", account.attempts));

@@ -35,8 +35,19 @@ impl Verify {
 }
 
 fn as_text(verified: &Verified) -> String {
-    let Verified { shards, live, ready, delayed, running, dead, finished, deliveries, frames, torn_bytes, .. } =
-        verified;
+    let Verified {
+        shards,
+        live,
+        ready,
+        delayed,
+        running,
+        dead,
+        finished,
+        deliveries,
+        frames,
+        torn_bytes,
+        ..
+    } = verified;
     let mut text = format!(
         "shards      {shards}\n\
          live tasks  {live} ({ready} ready, {delayed} delayed, {running} running)\n\

@@ -90,7 +90,12 @@ async fn work(store: &dyn Store, owner: &Arc<Owner>, random: &mut SmallRng) -> a
     Ok(())
 }
 
-async fn report(store: &dyn Store, owner: &Arc<Owner>, task: Task, random: &mut SmallRng) -> anyhow::Result<()> {
+async fn report(
+    store: &dyn Store,
+    owner: &Arc<Owner>,
+    task: Task,
+    random: &mut SmallRng,
+) -> anyhow::Result<()> {
     let (id, attempt) = (task.id.to_string(), task.attempts);
     let report = Report { tenant: TENANT.into(), id: task.id, owner: owner.clone(), attempt: Some(attempt) };
     let choice = random.random_range(0..10);

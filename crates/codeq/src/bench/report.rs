@@ -100,7 +100,18 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
     println!("{} x {}, {} MB, Linux {}", machine.cores, machine.model, machine.memory_mb, machine.kernel);
     println!(
         "{:<12} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
-        "name", "backlog", "flight", "per sec", "cpu us", "p50 us", "p99 us", "p999 us", "max us", "bytes", "rss MB", "ratio"
+        "name",
+        "backlog",
+        "flight",
+        "per sec",
+        "cpu us",
+        "p50 us",
+        "p99 us",
+        "p999 us",
+        "max us",
+        "bytes",
+        "rss MB",
+        "ratio"
     );
     for row in rows {
         let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));

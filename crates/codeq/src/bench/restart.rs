@@ -22,7 +22,8 @@ pub struct Fill {
 
 impl Fill {
     pub fn run(self) -> anyhow::Result<()> {
-        let store = local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
+        let store =
+            local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
         let filled = store.clone();
         let filling = async move { fill(&*filled, &new_task(), self.tasks, |done| println!("{done}")).await };
         drive(vec![Box::pin(filling)])?;
@@ -43,7 +44,8 @@ pub struct Open {
 impl Open {
     pub fn run(self) -> anyhow::Result<()> {
         let at = Instant::now();
-        let store = local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
+        let store =
+            local::open(LocalOptions { rules: rules(86_400.0), ..LocalOptions::new(self.directory) })?;
         let open_ms = at.elapsed().as_millis();
         let rss = rss_mb();
         drive(vec![Box::pin(async move {
@@ -81,10 +83,13 @@ pub fn measure(root: &Path, tasks: u64) -> anyhow::Result<Row> {
     let opened = Command::new(&program).args(["bench", "open", "--directory"]).arg(&directory).output()?;
     let text = String::from_utf8_lossy(&opened.stdout).into_owned();
     let mut fields = text.split_whitespace();
-    let mut field = || fields.next().with_context(|| {
-        format!("the opening process said: {text}{}", String::from_utf8_lossy(&opened.stderr))
-    });
-    let (open_ms, rss, ready) = (field()?.parse::<u64>()?, field()?.parse::<f64>()?, field()?.parse::<u64>()?);
+    let mut field = || {
+        fields.next().with_context(|| {
+            format!("the opening process said: {text}{}", String::from_utf8_lossy(&opened.stderr))
+        })
+    };
+    let (open_ms, rss, ready) =
+        (field()?.parse::<u64>()?, field()?.parse::<f64>()?, field()?.parse::<u64>()?);
     anyhow::ensure!(ready == tasks, "{tasks} tasks were acknowledged, {ready} are there");
     Ok(Row {
         name: "restart".to_owned(),

@@ -98,7 +98,12 @@ impl StoreBench {
                 // The ceiling is taken beside every row that is compared with it: this machine's disk is
                 // not the same from one minute to the next.
                 let ceiling = match wanted("journal") {
-                    true => Some(journal::run(root, *in_flight, self.seconds.min(5.0), local::sample_cycle(PAYLOAD_BYTES, RESULT_BYTES))?),
+                    true => Some(journal::run(
+                        root,
+                        *in_flight,
+                        self.seconds.min(5.0),
+                        local::sample_cycle(PAYLOAD_BYTES, RESULT_BYTES),
+                    )?),
                     false => None,
                 };
                 report::progress(&format!("{name}, {in_flight} in flight, {backlog} waiting"));
@@ -171,7 +176,14 @@ impl Target {
         }
     }
 
-    fn measure(&self, name: &str, in_flight: usize, seconds: f64, rate: u64, drain: bool) -> anyhow::Result<Row> {
+    fn measure(
+        &self,
+        name: &str,
+        in_flight: usize,
+        seconds: f64,
+        rate: u64,
+        drain: bool,
+    ) -> anyhow::Result<Row> {
         let shared = Rc::new(RefCell::new(Tally { all: histogram(), claims: histogram(), cycles: 0 }));
         let started = Reading::take();
         let start = Instant::now();

@@ -5,14 +5,31 @@ use codeq_queue::{Attempt, QueueKey, State, Time};
 use std::sync::Arc;
 
 pub enum Change {
-    Created { no: u64, seed: Seed },
-    State { no: u64, image: Image },
+    Created {
+        no: u64,
+        seed: Seed,
+    },
+    State {
+        no: u64,
+        image: Image,
+    },
     Final(Arc<Final>),
     /// A dead letter lives again: its row moves back to the live ones.
     Reopened(Box<Reopened>),
-    Removed { no: u64, expires: Time, is_dead: bool, key: Option<IdemKey> },
-    Record { key: Vec<u8>, value: Option<Vec<u8>> },
-    Queue { queue: QueueKey, row: Option<QueueRow> },
+    Removed {
+        no: u64,
+        expires: Time,
+        is_dead: bool,
+        key: Option<IdemKey>,
+    },
+    Record {
+        key: Vec<u8>,
+        value: Option<Vec<u8>>,
+    },
+    Queue {
+        queue: QueueKey,
+        row: Option<QueueRow>,
+    },
 }
 
 pub struct Reopened {

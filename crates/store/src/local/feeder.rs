@@ -108,7 +108,8 @@ impl Feeder {
         let mut cared = Instant::now();
         let mut cleaned = Time::ZERO;
         loop {
-            let patience = waiting_since.map_or(CARE, |since| BATCH_AGE.saturating_sub(since.elapsed())).min(CARE);
+            let patience =
+                waiting_since.map_or(CARE, |since| BATCH_AGE.saturating_sub(since.elapsed())).min(CARE);
             let line = self.wait(patience);
             let (is_closed, is_idle) = (line.is_closed, line.fed.is_empty());
             for fed in line.fed {

@@ -3,7 +3,7 @@
 use super::change::{Change, Fed, Image, Reopened};
 use super::library::Library;
 use super::records::{
-    self, Counters, Detail, Final, IdemKey, INLINE_PAYLOAD, QueueRow, Seed, StateRow, dead_expiry_key, no_key,
+    self, Counters, Detail, Final, INLINE_PAYLOAD, IdemKey, QueueRow, Seed, StateRow, dead_expiry_key, no_key,
 };
 use super::tree::{self, Batch, Space};
 use codeq_queue::attempt::remember;
@@ -222,7 +222,14 @@ impl Draft {
         self.last.is_none() && (self.seed.is_some() || self.image.is_some())
     }
 
-    fn write(&self, no: u64, is_stated: bool, library: &Library, now: Time, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    fn write(
+        &self,
+        no: u64,
+        is_stated: bool,
+        library: &Library,
+        now: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), Failure> {
         for stale in &self.stale {
             rows.remove_final(no, stale, library)?;
         }
@@ -243,7 +250,13 @@ impl Draft {
         }
     }
 
-    fn write_live(&self, no: u64, is_stated: bool, library: &Library, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    fn write_live(
+        &self,
+        no: u64,
+        is_stated: bool,
+        library: &Library,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), Failure> {
         if let Some(seed) = &self.seed {
             let (row, payload) = seed.write();
             rows.put(Space::Task, &no_key(no), row);
@@ -351,7 +364,7 @@ impl Rows<'_> {
                 .bucket_of(no, stale.expires)?
                 .map(|bucket| (Space::History(bucket), Space::HistoryKey(bucket))),
         };
-        for (rows, keys) in spaces {
+        if let Some((rows, keys)) = spaces {
             self.delete(rows, &no_key(no));
             if let Some(key) = &stale.key {
                 self.delete(keys, key);

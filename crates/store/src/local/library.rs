@@ -47,7 +47,8 @@ impl Library {
 
     fn with_payload(&self, no: u64, head: &Body) -> Result<Arc<Body>, Failure> {
         let bytes = self.tree.get(Space::Payload, &no_key(no)).map_err(failed)?;
-        let missing = || Failure::Internal(format!("row {no} of Payload (over {INLINE_PAYLOAD} bytes) is missing"));
+        let missing =
+            || Failure::Internal(format!("row {no} of Payload (over {INLINE_PAYLOAD} bytes) is missing"));
         let text = String::from_utf8(bytes.ok_or_else(missing)?).map_err(|_| missing())?;
         Ok(Arc::new(Body { payload: text.into(), ..head.clone() }))
     }
@@ -119,7 +120,9 @@ impl Library {
         };
         let is_it = |last: &Arc<Final>| {
             let body = last.sketch.detail.body.as_ref();
-            last.sketch.tail == tail && last.is_visible(now) && body.is_some_and(|body| &*body.tenant == tenant)
+            last.sketch.tail == tail
+                && last.is_visible(now)
+                && body.is_some_and(|body| &*body.tenant == tenant)
         };
         Ok(found.filter(is_it))
     }

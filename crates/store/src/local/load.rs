@@ -83,7 +83,11 @@ pub fn from_tree(shard: &mut Shard, tree: &dyn Tree) -> Result<HashSet<u64>, Loa
     Ok(stated)
 }
 
-fn load_tasks(shard: &mut Shard, tree: &dyn Tree, mut states: HashMap<u64, StateRow>) -> Result<(), LoadError> {
+fn load_tasks(
+    shard: &mut Shard,
+    tree: &dyn Tree,
+    mut states: HashMap<u64, StateRow>,
+) -> Result<(), LoadError> {
     // Ready lists are filled in the order of becoming ready, which is not the order of the rows.
     let mut ready = Vec::new();
     each(tree, Space::Task, |key, row| {

@@ -55,7 +55,8 @@ impl Manifest {
             value.map(|value| (at, value)).ok_or((at, "an unexpected line"))
         };
         let decimal = |(at, value): (usize, &str)| value.parse::<u32>().map_err(|_| (at, "not a number"));
-        let hex = |(at, value): (usize, &str)| u64::from_str_radix(value, 16).map_err(|_| (at, "not a number"));
+        let hex =
+            |(at, value): (usize, &str)| u64::from_str_radix(value, 16).map_err(|_| (at, "not a number"));
         field("codeq")?;
         let shards = decimal(field("shards")?)?;
         let epoch = decimal(field("epoch")?)?;
@@ -79,8 +80,8 @@ impl Manifest {
         let mut bytes = vec![0; usize::try_from(handle.len().map_err(io)?).unwrap_or(0).min(4096)];
         let count = handle.read_at(&mut bytes, 0).map_err(io)?;
         let damaged = |offset, reason| ManifestError::Damaged { file: file.clone(), offset, reason };
-        let text = std::str::from_utf8(&bytes[..count])
-            .map_err(|error| damaged(error.valid_up_to(), "not text"))?;
+        let text =
+            std::str::from_utf8(&bytes[..count]).map_err(|error| damaged(error.valid_up_to(), "not text"))?;
         let format = text.lines().next().and_then(|line| line.strip_prefix("codeq ")?.parse::<u32>().ok());
         match format {
             Some(found) if found > FORMAT => return Err(ManifestError::Newer { file, found }),

@@ -5,6 +5,7 @@ use super::commit::Committer;
 use super::feeder::{Feeder, Trough};
 use super::files::{DiskFiles, Files};
 use super::folding::Fold;
+use super::handle::ShardHandle;
 use super::ids::IdKey;
 use super::inbox::Inbox;
 use super::journal::{self, Journal};
@@ -14,7 +15,6 @@ use super::manifest::{self, Manifest, ManifestError};
 use super::owner::{Owner, Sink};
 use super::readers::Readers;
 use super::shard::{Limits, Links, Shard};
-use super::handle::ShardHandle;
 use super::store::LocalStore;
 use super::tree::memory::MemoryTree;
 use super::tree::{self, Tree, TreeError};
@@ -24,8 +24,8 @@ use hashbrown::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -263,7 +263,7 @@ fn start(
     threads.feed(index, feeder)?;
     let low_space = low_space(part.files, options.low_space);
     let owner = Owner::new(shard, links.clone(), trough.clone(), options.clock.clone(), sink, low_space);
-    threads.own(index, owner)?;
+    threads.own(index, owner, committer.clone())?;
     let limit = options.limits.unsettled_bytes;
     let threads = Mutex::new(threads);
     Ok(ShardHandle { links, trough, committer, journal, unsettled_limit: limit, stop, threads })
@@ -320,12 +320,21 @@ fn low_space(files: Option<Arc<dyn Files>>, least: u64) -> Box<dyn Fn() -> Optio
     })
 }
 
-/// Callers of a shard whose owner has ended, even by a panic, must not wait for it.
-struct Orphaned(Arc<Inbox>);
+/// Who would wait for an owner that has ended, even by a panic.
+struct Orphans {
+    inbox: Arc<Inbox>,
+    committer: Option<Arc<Committer>>,
+}
 
-impl Drop for Orphaned {
+impl Drop for Orphans {
     fn drop(&mut self) {
-        self.0.abandon();
+        if let Some(committer) = &self.committer {
+            if std::thread::panicking() {
+                committer.give_up("the thread that owns the shard has failed".to_owned());
+            }
+            committer.close();
+        }
+        self.inbox.abandon();
     }
 }
 
@@ -346,7 +355,6 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<Thread, Op
 }
 
 impl Threads {
-
     fn commit(
         &mut self,
         index: u32,
@@ -361,7 +369,12 @@ impl Threads {
         Ok(())
     }
 
-    fn prepare(&mut self, index: u32, journal: &Arc<Journal>, stop: &Arc<AtomicBool>) -> Result<(), OpenError> {
+    fn prepare(
+        &mut self,
+        index: u32,
+        journal: &Arc<Journal>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), OpenError> {
         let (journal, stop) = (journal.clone(), stop.clone());
         let run = move || {
             while !stop.load(Ordering::Acquire) {
@@ -384,10 +397,10 @@ impl Threads {
         Ok(())
     }
 
-    fn own(&mut self, index: u32, owner: Owner) -> Result<(), OpenError> {
-        let inbox = Orphaned(owner.inbox.clone());
+    fn own(&mut self, index: u32, owner: Owner, committer: Option<Arc<Committer>>) -> Result<(), OpenError> {
+        let orphans = Orphans { inbox: owner.inbox.clone(), committer };
         let run = move || {
-            let _inbox = inbox;
+            let _orphans = orphans;
             owner.run();
         };
         self.own = spawn(format!("codeq-own-{index}"), run)?;

@@ -65,7 +65,19 @@ impl Owner {
     ) -> Owner {
         let inbox = links.inbox.clone();
         let group = Group { buffer: vec![0; FRAME_HEADER], ..Group::default() };
-        Owner { shard, inbox, links, trough, clock, sink, low_space, group, now: Time::ZERO, is_unwritable: false, space_checked: None }
+        Owner {
+            shard,
+            inbox,
+            links,
+            trough,
+            clock,
+            sink,
+            low_space,
+            group,
+            now: Time::ZERO,
+            is_unwritable: false,
+            space_checked: None,
+        }
     }
 
     /// Runs until the inbox is closed and empty and everything is durable.
@@ -268,7 +280,6 @@ impl Owner {
                 let (group, changes) = (Group::default(), Vec::new());
                 committer.hand(Commit { write, group, changes, counters: self.shard.counters });
             }
-            committer.close();
         }
     }
 }

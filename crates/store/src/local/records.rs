@@ -93,7 +93,8 @@ impl Sketch {
         let mut history = self.detail.history.clone();
         if let Some(lease) = self.state.lease() {
             let worker_id = lease.owner.worker_id.clone();
-            let running = Attempt { attempt: self.attempts, worker_id, claimed_at: lease.claimed_at, end: None };
+            let running =
+                Attempt { attempt: self.attempts, worker_id, claimed_at: lease.claimed_at, end: None };
             remember(&mut history, running);
         }
         history

@@ -65,10 +65,7 @@ async fn together<K, T>(asked: Vec<(K, Answer<T>)>) -> Result<Vec<(K, T)>, Failu
         if is_done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
-    pending
-        .into_iter()
-        .map(|(key, _, done)| Ok((key, done.expect("polled until done")?)))
-        .collect()
+    pending.into_iter().map(|(key, _, done)| Ok((key, done.expect("polled until done")?))).collect()
 }
 
 pub async fn each_shard<T: Send + 'static>(
@@ -106,7 +103,8 @@ async fn claim_on(
 /// What a claim may write, if it is much.
 fn claim_bytes(claim: &Claim) -> usize {
     let each = 64 + claim.owner.subject.len() + claim.owner.worker_id.len();
-    if claim.count * each > 64 << 10 { claim.count * each } else { 0 }
+    let bytes = claim.count.saturating_mul(each);
+    if bytes > 64 << 10 { bytes } else { 0 }
 }
 
 /// One try over all shards, in the order of the rules.
@@ -123,7 +121,9 @@ pub async fn claim_now(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failu
                 if count == 0 {
                     break;
                 }
-                taken.extend(claim_on(&shards[shard], Claim { commands, count, ..claim.clone() }, None).await?);
+                taken.extend(
+                    claim_on(&shards[shard], Claim { commands, count, ..claim.clone() }, None).await?,
+                );
             }
             Ok(taken)
         }
@@ -137,9 +137,9 @@ async fn claim_any(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> 
         let tenant = &claim.tenant;
         let heads = each_shard(shards, |shard| {
             let tenant = tenant.clone();
-            Box::pin(async move {
-                shard.ask(Lane::Other, 0, move |turn, reply| turn.peek(&tenant, reply)).await
-            })
+            Box::pin(
+                async move { shard.ask(Lane::Other, 0, move |turn, reply| turn.peek(&tenant, reply)).await },
+            )
         });
         let mut heads: Vec<(usize, (u8, Time))> =
             heads.await?.into_iter().enumerate().filter_map(|(index, head)| Some((index, head?))).collect();

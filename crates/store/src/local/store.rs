@@ -198,7 +198,13 @@ async fn act_on_named<T: Send + 'static>(
 }
 
 /// Finished tasks of a tenant that are still there at `now` and whose retention ends at or before `before`.
-fn over_by(links: &Links, tenant: &str, now: Time, before: Time, limit: usize) -> Result<(Vec<Arc<Final>>, u64), Failure> {
+fn over_by(
+    links: &Links,
+    tenant: &str,
+    now: Time,
+    before: Time,
+    limit: usize,
+) -> Result<(Vec<Arc<Final>>, u64), Failure> {
     let generation = links.generation.load(Ordering::Acquire);
     let mut found = Vec::new();
     let mut wrong = None;
@@ -207,12 +213,15 @@ fn over_by(links: &Links, tenant: &str, now: Time, before: Time, limit: usize) -
             let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
             match Final::read(no, row) {
                 Ok(last) => {
-                    let is_theirs = last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
+                    let is_theirs =
+                        last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
                     if is_theirs && last.is_visible(now) && last.expires <= before {
                         found.push(Arc::new(last));
                     }
                 }
-                Err(error) => wrong = Some(Failure::Internal(format!("row {no} of bucket {bucket}: {error}"))),
+                Err(error) => {
+                    wrong = Some(Failure::Internal(format!("row {no} of bucket {bucket}: {error}")))
+                }
             }
             found.len() < limit && wrong.is_none()
         };
@@ -228,7 +237,12 @@ fn over_by(links: &Links, tenant: &str, now: Time, before: Time, limit: usize) -
     Ok((found, generation))
 }
 
-async fn cleanup_on(shard: &ShardHandle, tenant: Arc<str>, before: Time, limit: usize) -> Result<u64, Failure> {
+async fn cleanup_on(
+    shard: &ShardHandle,
+    tenant: Arc<str>,
+    before: Time,
+    limit: usize,
+) -> Result<u64, Failure> {
     loop {
         // What ended a moment ago must be in the tree to be found.
         let _ = shard.trough.flush().await;
@@ -267,8 +281,9 @@ impl Store for LocalStore {
             });
             KeyedTask { task, key, prior: None }
         });
-        let shard_of =
-            move |keyed: &KeyedTask| QueueKey::new(&keyed.task.body.tenant, &keyed.task.body.command).shard(count);
+        let shard_of = move |keyed: &KeyedTask| {
+            QueueKey::new(&keyed.task.body.tenant, &keyed.task.body.command).shard(count)
+        };
         scatter(&self.shards, keyed.collect(), shard_of, ask)
     }
 
@@ -316,9 +331,12 @@ impl Store for LocalStore {
     }
 
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
-        self.by_id(abandons, |item| &item.report.id, |_| ENDING_BYTES, |turn, items, reply| {
-            turn.abandon(items, reply)
-        })
+        self.by_id(
+            abandons,
+            |item| &item.report.id,
+            |_| ENDING_BYTES,
+            |turn, items, reply| turn.abandon(items, reply),
+        )
     }
 
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
@@ -435,8 +453,8 @@ impl Store for LocalStore {
             for shard in shards.iter() {
                 let left = limit - taken.len();
                 if left > 0 {
-                    let asked = shard
-                        .ask(Lane::Other, 0, move |turn, reply| turn.take_deliveries(left, hold, reply));
+                    let asked =
+                        shard.ask(Lane::Other, 0, move |turn, reply| turn.take_deliveries(left, hold, reply));
                     taken.extend(asked.await?);
                 }
             }

@@ -150,10 +150,11 @@ impl Check<'_> {
         };
         let library = Library { tree: tree.clone(), ids: IdKey::new(self.manifest.id_key) };
         let mut tail = Tail::new();
-        let report = journal::read(files, self.manifest.journal_key, tree.applied(), &mut |position, payload| {
-            note_ends(&mut tail, load::replay(&mut shard, &library, position, payload)?);
-            Ok(())
-        });
+        let report =
+            journal::read(files, self.manifest.journal_key, tree.applied(), &mut |position, payload| {
+                note_ends(&mut tail, load::replay(&mut shard, &library, position, payload)?);
+                Ok(())
+            });
         self.note(report);
         self.live(&shard);
         let dead = self.rows(&**tree, &tail, Some(&shard));
@@ -179,7 +180,9 @@ impl Check<'_> {
         for queue in shard.queues.iter() {
             let found = dead.take(&queue.key);
             let (name, counted) = (rows::name_of(&queue.key), queue.dead);
-            self.expect(found == counted, || format!("queue {name} counts {counted} dead letters, has {found}"));
+            self.expect(found == counted, || {
+                format!("queue {name} counts {counted} dead letters, has {found}")
+            });
         }
         for (queue, found) in dead.left() {
             self.problem(format!("queue {} is unknown, has {found} dead letters", rows::name_of(&queue)));
@@ -193,7 +196,9 @@ fn note_ends(tail: &mut Tail, fed: Fed) {
             Change::Final(last) => tail.insert(last.sketch.no, Some(last)),
             Change::Reopened(reopened) => tail.insert(reopened.no, None),
             Change::Removed { no, .. } => tail.insert(no, None),
-            Change::Created { .. } | Change::State { .. } | Change::Record { .. } | Change::Queue { .. } => None,
+            Change::Created { .. } | Change::State { .. } | Change::Record { .. } | Change::Queue { .. } => {
+                None
+            }
         };
     }
 }

@@ -170,3 +170,32 @@ impl Candidate for OnForgetfulDisk {
         true
     }
 }
+
+/// A store that is never reopened in place: the test opens another on a copy.
+pub struct Seat {
+    pub store: Arc<LocalStore>,
+    pub clock: Arc<ManualClock>,
+    pub rules: Rules,
+}
+
+impl Candidate for Seat {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules.clone()
+    }
+
+    fn keeps_on_reopen(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self) {
+        panic!("a seat keeps its store");
+    }
+}

@@ -10,10 +10,10 @@ mod full;
 mod poison;
 mod workload;
 
-use codeq_queue::Store;
+use crate::candidates::Seat;
 use codeq_store::local::{self, LocalOptions, LocalStore, OpenError, Parts, ShardParts};
+use codeq_store::testing::exam::START;
 use codeq_store::testing::exam::bench::{Bench, plain_rules};
-use codeq_store::testing::exam::{Candidate, START};
 use codeq_store::testing::forgetful::ForgetfulDisk;
 use codeq_store::testing::lossy::LossyTree;
 use codeq_store::testing::observed::Observed;
@@ -86,7 +86,8 @@ impl Ground {
             segment_bytes: self.segment_bytes,
             ..LocalOptions::new("/forgetful")
         };
-        let part = ShardParts { files: Some(Arc::new(self.files.clone())), tree: Arc::new(self.tree.clone()) };
+        let part =
+            ShardParts { files: Some(Arc::new(self.files.clone())), tree: Arc::new(self.tree.clone()) };
         local::assemble(options, Parts::doubles(vec![part], self.epoch))
     }
 
@@ -100,35 +101,6 @@ impl Ground {
         let seat = Seat { store, clock: self.clock.clone(), rules: self.rules.clone() };
         let owner = Arc::new(codeq_queue::Owner::new("subject", "worker"));
         Ok(Bench { candidate: Arc::new(seat), tenant: "acme".into(), owner })
-    }
-}
-
-/// A store that is never reopened in place: the test opens another on a copy.
-struct Seat {
-    store: Arc<LocalStore>,
-    clock: Arc<ManualClock>,
-    rules: Rules,
-}
-
-impl Candidate for Seat {
-    fn store(&self) -> Arc<dyn Store> {
-        self.store.clone()
-    }
-
-    fn clock(&self) -> Arc<ManualClock> {
-        self.clock.clone()
-    }
-
-    fn rules(&self) -> Rules {
-        self.rules.clone()
-    }
-
-    fn keeps_on_reopen(&self) -> bool {
-        false
-    }
-
-    fn reopen(&self) {
-        panic!("a seat keeps its store");
     }
 }
 

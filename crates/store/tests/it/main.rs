@@ -1,8 +1,12 @@
 //! The tests of the stores, one binary: the exam and the model, against every store of this crate; and the
 //! embedded store against its disk.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod candidates;
 mod directory;
 mod exam;
+mod fixture;
 mod forgetful;
 mod model;
+mod verify;

@@ -153,7 +153,13 @@ impl Shard {
     }
 
     /// The history entry of the attempt that ends now.
-    fn end_attempt(&self, slot_id: SlotId, at: Time, outcome: AttemptOutcome, error: Option<&str>) -> Option<Attempt> {
+    fn end_attempt(
+        &self,
+        slot_id: SlotId,
+        at: Time,
+        outcome: AttemptOutcome,
+        error: Option<&str>,
+    ) -> Option<Attempt> {
         let slot = self.slots.at(slot_id);
         let lease = slot.state.lease()?;
         Some(Attempt {
@@ -209,9 +215,9 @@ impl Shard {
     }
 
     fn end(&mut self, slot_id: SlotId, ended: Ended) {
-        let attempt = ended.outcome.and_then(|outcome| {
-            self.end_attempt(slot_id, ended.at, outcome, ended.error.as_deref())
-        });
+        let attempt = ended
+            .outcome
+            .and_then(|outcome| self.end_attempt(slot_id, ended.at, outcome, ended.error.as_deref()));
         self.leave(slot_id);
         let slot = self.slots.at_mut(slot_id);
         slot.state = ended.state;

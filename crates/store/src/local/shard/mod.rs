@@ -21,11 +21,11 @@ mod work;
 pub use operate::Named;
 pub use outbox::Outbox;
 pub use produce::KeyedTask;
-pub use work::is_better;
 pub use queues::{Queue, Queues};
 pub use settle::Limits;
 pub use turn::{Group, Links, Reply, Turn};
 pub use waiting::{Ticket, Waiting};
+pub use work::is_better;
 
 use super::change::Change;
 use super::ids::IdKey;
@@ -35,7 +35,7 @@ use super::slots::{SlotId, Slots};
 use crate::rules::Rules;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{QueueKey, State, TaskId, Time};
+use codeq_queue::{QueueKey, State, Time};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -44,9 +44,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// A task that ended, not yet (or no longer) as the tree has it.
 pub enum Recent {
-    Final { ended: Arc<Final>, changed: u64 },
+    Final {
+        ended: Arc<Final>,
+        changed: u64,
+    },
     /// Whatever the tree has under this number is obsolete.
-    Gone { changed: u64 },
+    Gone {
+        changed: u64,
+    },
 }
 
 pub struct Shard {
@@ -119,14 +124,6 @@ impl Shard {
             cached_bytes: 0,
             random: SmallRng::seed_from_u64(seed),
         }
-    }
-
-    /// The slot of a live task, if the id is really its own and it is the tenant's.
-    pub fn find(&self, tenant: &str, id: &TaskId) -> Option<SlotId> {
-        let (no, tail) = self.ids.decode(id);
-        let slot_id = self.slots.find(no)?;
-        let slot = self.slots.at(slot_id);
-        (slot.tail == tail && &*self.queues.at(slot.queue).key.tenant == tenant).then_some(slot_id)
     }
 
     pub fn queue_of(&self, slot: SlotId) -> &QueueKey {

@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Failed callbacks dropped per round.
+const FORGOTTEN_AT_ONCE: usize = 10_000;
+
 /// A task an operator names, with what the tree has of it.
 pub struct Named {
     pub task: TaskRef,
@@ -170,7 +173,11 @@ impl Turn<'_> {
 
     pub fn pause(&mut self, queue: &QueueKey, is_paused: bool, reply: Reply<QueueStats>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let is_already = self.shard.queues.find(&queue.tenant, &queue.command).map(|id| self.shard.queues.at(id).is_paused);
+        let is_already = self
+            .shard
+            .queues
+            .find(&queue.tenant, &queue.command)
+            .map(|id| self.shard.queues.at(id).is_paused);
         if is_already.unwrap_or(false) != is_paused {
             self.log(Entry::Paused { queue: queue.clone(), is_paused });
         }
@@ -189,7 +196,13 @@ impl Turn<'_> {
         self.answer(reply, stats);
     }
 
-    pub fn put_topic(&mut self, tenant: &Arc<str>, name: &str, policy: Policy, reply: Reply<(Topic, TopicPut)>) {
+    pub fn put_topic(
+        &mut self,
+        tenant: &Arc<str>,
+        name: &str,
+        policy: Policy,
+        reply: Reply<(Topic, TopicPut)>,
+    ) {
         let Some(reply) = self.may_write(reply) else { return };
         let current = self.shard.topics.get(&(tenant.clone(), name.into()));
         let (topic, did) = topic::put(current, tenant, name, policy, self.now);
@@ -338,7 +351,7 @@ impl Turn<'_> {
         }
         let kept = i64::try_from(limits::FAILED_DELIVERY_KEPT.as_millis()).unwrap_or(i64::MAX);
         let before = Time::from_millis(self.now.millis().saturating_sub(kept));
-        for id in self.shard.outbox.failed_before(before) {
+        for id in self.shard.outbox.failed_before(before, FORGOTTEN_AT_ONCE) {
             self.log(Entry::DeliveryDone { id });
         }
     }
@@ -388,7 +401,8 @@ impl Shard {
                 self.subscriptions.insert(subscription.id, (order, subscription));
             }
             (Some(records::SUBSCRIPTION), None) => {
-                let id = key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;
+                let id =
+                    key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;
                 self.subscriptions.remove(&u128::from_be_bytes(id));
             }
             _ => return Err("a record of an unknown kind"),

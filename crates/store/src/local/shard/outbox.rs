@@ -1,7 +1,6 @@
 //! The outbox of a shard: callbacks stored with the transition that caused them.
 //!
-//! Heads are in memory. The content of a callback that failed for good is dropped from memory and read
-//! from the tree when an operator wants it.
+//! All of it is in memory: what waits is short-lived, and what failed goes after a week.
 
 use crate::local::change::Change;
 use crate::local::codec::Writer;
@@ -57,7 +56,13 @@ impl Outbox {
         Some(delivery)
     }
 
-    pub fn shift(&mut self, id: u128, state: DeliveryState, attempts: u32, error: Option<Arc<str>>) -> Option<Change> {
+    pub fn shift(
+        &mut self,
+        id: u128,
+        state: DeliveryState,
+        attempts: u32,
+        error: Option<Arc<str>>,
+    ) -> Option<Change> {
         let old = self.remove(id)?;
         let last_error = error.or_else(|| old.last_error.clone());
         let delivery = Arc::new(Delivery { state, attempts, last_error, ..(*old).clone() });
@@ -71,8 +76,9 @@ impl Outbox {
     }
 
     /// Callbacks that failed at or before `at`.
-    pub fn failed_before(&self, at: Time) -> Vec<u128> {
-        self.failed.iter().take_while(|(failed, _)| *failed <= at).map(|(_, id)| *id).collect()
+    pub fn failed_before(&self, at: Time, limit: usize) -> Vec<u128> {
+        let failed = self.failed.iter().take_while(|(failed, _)| *failed <= at);
+        failed.take(limit).map(|(_, id)| *id).collect()
     }
 
     pub fn after(&self, after: u128) -> impl Iterator<Item = &Arc<Delivery>> {

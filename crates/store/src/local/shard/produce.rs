@@ -21,11 +21,18 @@ pub struct KeyedTask {
 #[derive(Clone)]
 pub enum Located {
     Live(SlotId),
-    Recent { tenant: Arc<str>, id: TaskId, ended: Arc<Final> },
+    Recent {
+        tenant: Arc<str>,
+        id: TaskId,
+        ended: Arc<Final>,
+    },
     /// Known to be gone, or never this store's.
     Nowhere,
     /// In the tree or nowhere.
-    Tree { tenant: Arc<str>, id: TaskId },
+    Tree {
+        tenant: Arc<str>,
+        id: TaskId,
+    },
 }
 
 impl Located {
@@ -215,7 +222,10 @@ impl Turn<'_> {
         match self.locate(&task.tenant, &task.id) {
             Located::Live(slot_id) => {
                 let no = self.shard.slots.at(slot_id).no;
-                if wait == Wait::No || matches!(wait, Wait::Until(at) if at <= now) || self.shard.waiting.is_closed {
+                if wait == Wait::No
+                    || matches!(wait, Wait::Until(at) if at <= now)
+                    || self.shard.waiting.is_closed
+                {
                     return self.answer(reply, ResultLookup::Pending);
                 }
                 self.shard.waiting.hold_result(no, wait, token, reply);

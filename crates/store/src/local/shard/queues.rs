@@ -21,6 +21,8 @@ pub struct Queue {
     pub dead: u64,
     pub is_paused: bool,
     pub last_claim: Option<Time>,
+    /// While bodies are read ahead: about how many of the next tasks have theirs in memory.
+    pub loaded_ahead: Option<usize>,
     /// Arrival numbers of the claims held here.
     pub waiters: BTreeSet<u64>,
     is_used: bool,
@@ -39,6 +41,7 @@ impl Queue {
             dead: 0,
             is_paused: false,
             last_claim: None,
+            loaded_ahead: None,
             waiters: BTreeSet::new(),
             is_used: true,
         }

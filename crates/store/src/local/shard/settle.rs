@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { unsettled_bytes: 192 << 20, cached_bytes: 48 << 20, read_ahead: 512 }
+        Limits { unsettled_bytes: 96 << 20, cached_bytes: 32 << 20, read_ahead: 1024 }
     }
 }
 

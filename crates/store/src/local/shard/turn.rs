@@ -7,8 +7,8 @@ use crate::local::library::Library;
 use crate::local::readers::Readers;
 use codeq_queue::{Failure, TaskId, Time};
 use rand::Rng;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 /// Sends one answer. Called when everything the answer tells of is durable; dropped if that failed.

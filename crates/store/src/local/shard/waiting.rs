@@ -24,11 +24,6 @@ impl Ticket {
         let taken = self.0.lock().expect("no one panics holding a ticket").take();
         taken.filter(|reply| !reply.is_closed())
     }
-
-    pub fn is_open(&self) -> bool {
-        let reply = self.0.lock().expect("no one panics holding a ticket");
-        reply.as_ref().is_some_and(|reply| !reply.is_closed())
-    }
 }
 
 enum Hold {

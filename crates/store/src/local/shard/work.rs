@@ -9,8 +9,8 @@ use codeq_queue::retry::{self, Ending, Next};
 use codeq_queue::store::{Abandon, Claim, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{self, LEASE_EXPIRED, MAX_ATTEMPTS, guard, guard_heartbeat, reason_text, used};
 use codeq_queue::{
-    AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, Refusal,
-    ResultRecord, State, Status, Task, Time,
+    AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, Refusal, ResultRecord, State,
+    Status, Task, Time,
 };
 use std::sync::Arc;
 
@@ -43,7 +43,11 @@ impl Turn<'_> {
     fn lend(&mut self, slot_id: SlotId, claim: &Claim) -> Sketch {
         let slot = self.shard.slots.at(slot_id);
         let (no, attempts, queue) = (slot.no, slot.attempts + 1, slot.queue);
-        if slot.detail.is_none() {
+        let is_missing = slot.detail.is_none();
+        let ahead = &mut self.shard.queues.at_mut(queue).loaded_ahead;
+        *ahead = ahead.map(|count| count.saturating_sub(1));
+        let is_low = ahead.is_some_and(|count| count < self.shard.limits.read_ahead / 2);
+        if is_missing || is_low {
             self.read_ahead(queue);
         }
         let until = self.now.plus(claim.lease);
@@ -56,9 +60,9 @@ impl Turn<'_> {
     pub fn pick(&self, tenant: &Arc<str>, commands: &Commands) -> Option<SlotId> {
         let queues = &self.shard.queues;
         match commands {
-            Commands::These(commands) => commands
-                .iter()
-                .find_map(|command| Some(queues.at(queues.find(tenant, command)?).head()?.1)),
+            Commands::These(commands) => {
+                commands.iter().find_map(|command| Some(queues.at(queues.find(tenant, command)?).head()?.1))
+            }
             Commands::Any => {
                 let heads = queues.tenants.get(tenant)?.ready.iter().filter_map(|id| queues.at(*id).head());
                 let best = heads.min_by_key(|(priority, slot_id)| {
@@ -77,20 +81,28 @@ impl Turn<'_> {
         self.answer(reply, head);
     }
 
-    /// Has the bodies of the next tasks of a queue read from the tree, before they are claimed.
+    /// Has the bodies of the next tasks of a queue read from the tree, before they are claimed: first when
+    /// one is missing, then whenever half of what was read is used up.
     fn read_ahead(&mut self, queue: u32) {
         if !self.shard.has_cache_room() || !self.shard.loading.insert(queue) {
             return;
         }
         let mut numbers = Vec::new();
+        let mut seen = 0;
         let mut at = self.shard.queues.at(queue).head().map(|(_, slot_id)| slot_id);
-        for _ in 0..self.shard.limits.read_ahead {
-            let Some(slot_id) = at else { break };
+        while let Some(slot_id) = at.filter(|_| numbers.len() < self.shard.limits.read_ahead) {
             let slot = self.shard.slots.at(slot_id);
             if slot.detail.is_none() {
                 numbers.push(slot.no);
             }
-            at = self.shard.slots.next(slot_id);
+            seen += 1;
+            at = self.shard.slots.next(slot_id).filter(|_| seen < 2 * self.shard.limits.read_ahead);
+        }
+        if numbers.is_empty() {
+            // Everything that comes next is in memory: no need to look before something is missing.
+            self.shard.queues.at_mut(queue).loaded_ahead = None;
+            self.shard.loading.remove(&queue);
+            return;
         }
         let links = self.links.clone();
         let generation = self.shard.generation.load(std::sync::atomic::Ordering::Relaxed);
@@ -99,8 +111,9 @@ impl Turn<'_> {
             links.inbox.post(move |turn| {
                 turn.shard.loading.remove(&queue);
                 // What was read may be older than what has been forgotten since.
-                if generation == turn.shard.generation.load(std::sync::atomic::Ordering::Relaxed) {
+                if turn.is_current(generation) {
                     turn.shard.load(details);
+                    turn.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
                 }
             });
         });

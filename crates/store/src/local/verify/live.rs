@@ -31,7 +31,9 @@ impl Check<'_> {
             let queue = shard.queues.at(id);
             let (counted, name) = ((queue.delayed, queue.running), name_of(&queue.key));
             let found = (delayed, running);
-            self.expect(counted == found, || format!("queue {name} counts {counted:?} delayed and running, has {found:?}"));
+            self.expect(counted == found, || {
+                format!("queue {name} counts {counted:?} delayed and running, has {found:?}")
+            });
         }
         let sums = shard.queues.iter().map(|queue| (queue.ready, queue.delayed, queue.running));
         let (ready, counted_delayed, counted_running) =
@@ -39,7 +41,9 @@ impl Check<'_> {
         self.same("delayed", counted_delayed, delayed, shard.delayed.len());
         self.same("running", counted_running, running, shard.leases.len());
         let lined_up = lined_up.len() as u64;
-        self.expect(ready == lined_up, || format!("queues count {ready} ready tasks, {lined_up} are lined up"));
+        self.expect(ready == lined_up, || {
+            format!("queues count {ready} ready tasks, {lined_up} are lined up")
+        });
         self.verified.live += shard.slots.len() as u64;
         self.verified.ready += lined_up;
         self.verified.delayed += delayed;
@@ -48,7 +52,9 @@ impl Check<'_> {
 
     fn same(&mut self, what: &str, counted: u64, found: u64, indexed: usize) {
         let holds = counted == found && indexed as u64 == found;
-        self.expect(holds, || format!("{found} tasks are {what}, {counted} are counted, {indexed} are indexed"));
+        self.expect(holds, || {
+            format!("{found} tasks are {what}, {counted} are counted, {indexed} are indexed")
+        });
     }
 
     /// Every list of a queue holds ready tasks of its own, in the order of their becoming ready.
@@ -57,10 +63,15 @@ impl Check<'_> {
             let (mut at, mut count, mut last) = (list.first(), 0, None);
             while let Some(slot_id) = at {
                 let slot = shard.slots.at(slot_id);
-                let is_own = shard.queues.at(slot.queue).key == queue.key && usize::from(slot.priority) == priority;
-                self.expect(is_own, || format!("task {} is in the list of another queue or priority", slot.no));
+                let is_own =
+                    shard.queues.at(slot.queue).key == queue.key && usize::from(slot.priority) == priority;
+                self.expect(is_own, || {
+                    format!("task {} is in the list of another queue or priority", slot.no)
+                });
                 let seq = if let State::Ready { seq } = slot.state { Some(seq) } else { None };
-                self.expect(seq.is_some() && seq > last, || format!("task {} is lined up out of order", slot.no));
+                self.expect(seq.is_some() && seq > last, || {
+                    format!("task {} is lined up out of order", slot.no)
+                });
                 let is_new = lined_up.insert(slot_id);
                 self.expect(is_new, || format!("task {} is lined up twice", slot.no));
                 if !is_new {
@@ -69,7 +80,9 @@ impl Check<'_> {
                 (at, count, last) = (shard.slots.next(slot_id), count + 1, seq.or(last));
             }
             let name = name_of(&queue.key);
-            self.expect(count == list.len, || format!("queue {name} counts {}, has {count} at {priority}", list.len));
+            self.expect(count == list.len, || {
+                format!("queue {name} counts {}, has {count} at {priority}", list.len)
+            });
         }
     }
 
@@ -91,7 +104,9 @@ impl Check<'_> {
         let next = shard.counters.next_no;
         self.expect(no < next, || format!("task {no} is live, but the next number is {next}"));
         let id = shard.ids.encode(no, slot.tail);
-        self.expect(id.shard(shard.shards) == shard.index, || format!("task {no} has the id of another shard: {id}"));
+        self.expect(id.shard(shard.shards) == shard.index, || {
+            format!("task {no} has the id of another shard: {id}")
+        });
         if let Some(text) = slot.extra.as_ref().and_then(|extra| extra.key.as_deref()) {
             let named = shard.keys.get(&idem_key(&shard.queues.at(slot.queue).key, text)).copied();
             self.expect(named == Some(no), || format!("the key of task {no} names {named:?}"));

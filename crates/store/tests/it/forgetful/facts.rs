@@ -57,8 +57,8 @@ pub async fn hold(bench: &Bench, told: &Facts, ids: &BTreeSet<TaskId>) -> BTreeM
     tasks
 }
 
-/// As [`hold`], where `ids` has every task there ever was: those of which a client would only have heard later
-/// are there whole or not at all. Gives what the store says now.
+/// As [`hold`], where `ids` has every task there ever was: those of which a client would only have heard
+/// later are there whole or not at all. Gives what the store says now.
 pub async fn check(bench: &Bench, told: &Facts, ids: &BTreeSet<TaskId>) -> Facts {
     let tasks = hold(bench, told, ids).await;
     counted(bench, tasks.values()).await;
@@ -129,7 +129,8 @@ async fn called_back(bench: &Bench, tasks: impl Iterator<Item = &Task>) {
 
 /// Every ready task can be claimed once, the more urgent first, and every key still names its task.
 pub async fn usable(bench: &Bench, facts: &Facts) {
-    let ready: u64 = bench.ask("queues", bench.store().queues(None)).await.iter().map(|q| q.ready_total()).sum();
+    let ready: u64 =
+        bench.ask("queues", bench.store().queues(None)).await.iter().map(|q| q.ready_total()).sum();
     let mut claimed: Vec<Task> = Vec::new();
     loop {
         let more = bench.claim_any(20).await;

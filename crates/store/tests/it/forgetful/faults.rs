@@ -26,7 +26,8 @@ async fn work(bench: &Bench) -> Facts {
     let mut learn = |task: &Task, progress| learn(&mut facts, task.id, &task.body, progress, None);
     for round in 0..TASKS {
         // A few of these fill a segment.
-        let new = New::of("render").payload(&format!("{{\"fill\":\"{}\"}}", "x".repeat(1500))).max_attempts(2);
+        let new =
+            New::of("render").payload(&format!("{{\"fill\":\"{}\"}}", "x".repeat(1500))).max_attempts(2);
         let made = ask("create", bench.store().create(vec![new.build(&bench.tenant)])).await;
         made.into_iter().flatten().flatten().for_each(|made| learn(&made.task, 0));
         let wish = bench.wish(Commands::these(["render"]), 1, Wait::No);

@@ -1,4 +1,5 @@
-//! A full disk: writes are turned away, reads go on, and service resumes when there is room, without reopening.
+//! A full disk: writes are turned away, reads go on, and service resumes when there is room, without
+//! reopening.
 
 use super::{Ground, feed};
 use codeq_queue::store::{Health, Wait};

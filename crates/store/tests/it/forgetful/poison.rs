@@ -2,9 +2,12 @@
 
 use super::Ground;
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{Commands, Failure};
+use codeq_queue::{Commands, Failure, Time};
 use codeq_store::testing::exam::bench::{Bench, within};
 use codeq_store::testing::exam::request::New;
+use codeq_store::{Clock, ManualClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 async fn assert_refuses_everything(bench: &Bench, known: codeq_queue::TaskId) {
@@ -56,4 +59,45 @@ async fn a_claim_that_waits_is_not_left_waiting_by_a_failed_sync() {
     bench.advance(10);
     let answer = tokio::time::timeout(Duration::from_secs(2), held).await;
     assert!(answer.is_ok(), "its time is over and it still waits");
+}
+
+/// A clock that kills the thread that decides, when told to.
+struct Deadly {
+    clock: Arc<ManualClock>,
+    is_armed: AtomicBool,
+}
+
+impl Clock for Deadly {
+    fn now(&self) -> Time {
+        let is_owner = std::thread::current().name().is_some_and(|name| name.starts_with("codeq-own"));
+        assert!(!(is_owner && self.is_armed.load(Ordering::Acquire)), "the owner is to die");
+        self.clock.now()
+    }
+
+    fn on_jump(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        self.clock.on_jump(hook);
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_owner_died_says_so_and_still_closes() {
+    let mut ground = Ground::small();
+    let deadly = Arc::new(Deadly { clock: ground.clock.clone(), is_armed: AtomicBool::new(false) });
+    ground.lens = Some(deadly.clone());
+    let bench = ground.bench();
+    // Whatever happens, dropping the store must not stop the other tests.
+    std::mem::forget(bench.store());
+    let kept = bench.create("kept").await;
+    deadly.is_armed.store(true, Ordering::Release);
+    let patience = Duration::from_secs(3);
+    for _ in 0..2 {
+        let asked = bench.store().create(vec![New::of("lost").build(&bench.tenant)]);
+        let answer = tokio::time::timeout(patience, asked).await.expect("a dead owner is noticed");
+        assert!(matches!(answer, Err(Failure::Unavailable { .. } | Failure::Closed)), "{answer:?}");
+    }
+    assert_ne!(bench.store().health(), Health::Ready);
+    let closed = tokio::time::timeout(patience, bench.store().close()).await;
+    assert_eq!(closed, Ok(Ok(())), "the store closes");
+    ground.lens = None;
+    assert_eq!(ground.copy().bench().get(kept.id).await, kept);
 }
