@@ -69,7 +69,7 @@ impl CreateRequest {
         if self.payload.len() > payload_bytes {
             return Err(Refusal::PayloadTooLarge);
         }
-        let webhook = check_url(self.webhook.as_deref()).map_err(|()| Refusal::InvalidWebhookUrl)?;
+        let webhook = check_url(self.webhook.as_deref()).map_err(|_| Refusal::InvalidWebhookUrl)?;
         check_headers(&self.headers)?;
         let delay = check_delay(self.run_at, self.delay_seconds, now)?;
         let idempotency_key = check_key(self.idempotency_key.as_deref())?;
@@ -95,13 +95,17 @@ impl CreateRequest {
     }
 }
 
+/// Not an absolute http or https URL with a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InvalidUrl;
+
 /// An absolute http or https URL with a host; blank is absent.
-pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, ()> {
+pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, InvalidUrl> {
     let Some(text) = url.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
-    let parsed = url::Url::parse(text).map_err(|_| ())?;
+    let parsed = url::Url::parse(text).map_err(|_| InvalidUrl)?;
     let has_host = parsed.host_str().is_some_and(|host| !host.is_empty());
     if !matches!(parsed.scheme(), "http" | "https") || !has_host {
-        return Err(());
+        return Err(InvalidUrl);
     }
     Ok(Some(text.into()))
 }

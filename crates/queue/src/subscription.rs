@@ -64,7 +64,7 @@ pub struct NewSubscription {
 impl NewSubscription {
     pub fn accept(self, id: u128, now: Time) -> Result<Subscription, Refusal> {
         let url = check_url(Some(&self.callback_url))
-            .map_err(|()| Refusal::InvalidSubscription("invalid callback url"))?;
+            .map_err(|_| Refusal::InvalidSubscription("invalid callback url"))?;
         let callback_url = url.ok_or(Refusal::InvalidSubscription("callbackUrl is required"))?;
         let group = self.group.filter(|group| !group.trim().is_empty());
         if self.mode == DeliveryMode::Group && group.is_none() {

@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// A batch is written when this much waits for it ...
-const BATCH_BYTES: usize = 24 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 /// ... or this long.
 const BATCH_AGE: Duration = Duration::from_secs(2);
+/// ... or this long while nothing new comes.
+const IDLE_AGE: Duration = Duration::from_millis(500);
 /// Changes that are worth waking up for.
 const MOUTHFUL: usize = 8192;
 /// How often the tree is cared for.
@@ -103,13 +105,13 @@ pub struct Feeder {
 impl Feeder {
     /// Runs until the trough is closed and everything in it is in the tree, or cannot be.
     pub fn run(mut self) {
-        let _ = rustix::process::nice(5);
+        // Nobody waits for this thread; on a busy machine it must not take the syncing thread's turn.
+        let _ = rustix::process::nice(12);
         let mut waiting_since: Option<Instant> = None;
         let mut cared = Instant::now();
         let mut cleaned = Time::ZERO;
         loop {
-            let patience =
-                waiting_since.map_or(CARE, |since| BATCH_AGE.saturating_sub(since.elapsed())).min(CARE);
+            let patience = if waiting_since.is_some() { IDLE_AGE } else { CARE };
             let line = self.wait(patience);
             let (is_closed, is_idle) = (line.is_closed, line.fed.is_empty());
             for fed in line.fed {
@@ -118,7 +120,8 @@ impl Feeder {
             if waiting_since.is_none() && !self.fold.is_empty() {
                 waiting_since = Some(Instant::now());
             }
-            let is_old = waiting_since.is_some_and(|since| since.elapsed() >= BATCH_AGE);
+            let age = if is_idle { IDLE_AGE } else { BATCH_AGE };
+            let is_old = waiting_since.is_some_and(|since| since.elapsed() >= age);
             if self.fold.bytes() >= BATCH_BYTES || is_old || is_closed || !line.flushes.is_empty() {
                 if !self.flush(is_closed) {
                     return;

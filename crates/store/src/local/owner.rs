@@ -96,8 +96,8 @@ impl Owner {
                 self.shard.waiting = Waiting::default();
                 continue;
             }
-            settles = self.settle();
             self.round(&mut jobs);
+            settles = self.settle();
         }
         self.round(&mut Vec::new());
         self.finish();
@@ -273,13 +273,14 @@ impl Owner {
     fn finish(&mut self) {
         self.turn(None, |turn| turn.end_all_waits());
         self.hand_over();
-        if let Sink::Journal { appender, committer, syncs } = &mut self.sink {
-            if *syncs && committer.poison().is_none() && appender.ensure_room(0).is_ok() {
-                committer.wait_idle();
-                let write = Some(appender.frame(vec![0; FRAME_HEADER], committer.durable()));
-                let (group, changes) = (Group::default(), Vec::new());
-                committer.hand(Commit { write, group, changes, counters: self.shard.counters });
-            }
+        if let Sink::Journal { appender, committer, syncs: true } = &mut self.sink
+            && committer.poison().is_none()
+            && appender.ensure_room(0).is_ok()
+        {
+            committer.wait_idle();
+            let write = Some(appender.frame(vec![0; FRAME_HEADER], committer.durable()));
+            let (group, changes) = (Group::default(), Vec::new());
+            committer.hand(Commit { write, group, changes, counters: self.shard.counters });
         }
     }
 }

@@ -6,6 +6,7 @@ use super::shard::{Ticket, is_better};
 use codeq_queue::store::{Answer, Claim, Wait};
 use codeq_queue::{Commands, Failure, QueueKey, Task, Time};
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::oneshot;
 
 pub type Shards = Arc<[Arc<ShardHandle>]>;
@@ -48,24 +49,33 @@ where
     })
 }
 
+enum Asked<T> {
+    Pending(Answer<T>),
+    Done(Result<T, Failure>),
+}
+
 /// Drives all answers at once, so that shards work at the same time.
 async fn together<K, T>(asked: Vec<(K, Answer<T>)>) -> Result<Vec<(K, T)>, Failure> {
-    let mut pending: Vec<(K, Option<Answer<T>>, Option<Result<T, Failure>>)> =
-        asked.into_iter().map(|(key, answer)| (key, Some(answer), None)).collect();
+    let mut asked: Vec<(K, Asked<T>)> =
+        asked.into_iter().map(|(key, answer)| (key, Asked::Pending(answer))).collect();
     std::future::poll_fn(|context| {
-        let mut is_done = true;
-        for (_, answer, done) in &mut pending {
-            if let Some(future) = answer {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => (*answer, *done) = (None, Some(value)),
-                    std::task::Poll::Pending => is_done = false,
+        let mut polled = Poll::Ready(());
+        for (_, asked) in &mut asked {
+            if let Asked::Pending(answer) = asked {
+                match answer.as_mut().poll(context) {
+                    Poll::Ready(done) => *asked = Asked::Done(done),
+                    Poll::Pending => polled = Poll::Pending,
                 }
             }
         }
-        if is_done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        polled
     })
     .await;
-    pending.into_iter().map(|(key, _, done)| Ok((key, done.expect("polled until done")?))).collect()
+    let done = asked.into_iter().map(|(key, asked)| match asked {
+        Asked::Done(done) => Ok((key, done?)),
+        Asked::Pending(_) => unreachable!("polled until all were done"),
+    });
+    done.collect()
 }
 
 pub async fn each_shard<T: Send + 'static>(

@@ -6,6 +6,7 @@
 use super::records::{Detail, Sketch};
 use codeq_queue::{State, Time};
 use hashbrown::HashTable;
+use std::cell::Cell;
 
 pub type SlotId = u32;
 const NIL: SlotId = u32::MAX;
@@ -105,6 +106,8 @@ pub struct Slots {
     free: Vec<SlotId>,
     tables: Vec<HashTable<SlotId>>,
     len: usize,
+    /// The task looked up last: one command asks for the same one several times.
+    latest: Cell<(u64, SlotId)>,
 }
 
 fn hash(no: u64) -> u64 {
@@ -114,7 +117,7 @@ fn hash(no: u64) -> u64 {
 impl Slots {
     pub fn new() -> Slots {
         let tables = (0..TABLES).map(|_| HashTable::new()).collect();
-        Slots { chunks: Vec::new(), free: Vec::new(), tables, len: 0 }
+        Slots { chunks: Vec::new(), free: Vec::new(), tables, len: 0, latest: Cell::new((0, NIL)) }
     }
 
     pub fn len(&self) -> usize {
@@ -130,8 +133,14 @@ impl Slots {
     }
 
     pub fn find(&self, no: u64) -> Option<SlotId> {
+        let (latest, id) = self.latest.get();
+        if latest == no && no != 0 {
+            return Some(id);
+        }
         let hash = hash(no);
-        self.tables[table(hash)].find(hash, |id| self.at(*id).no == no).copied()
+        let id = self.tables[table(hash)].find(hash, |id| self.at(*id).no == no).copied()?;
+        self.latest.set((no, id));
+        Some(id)
     }
 
     pub fn insert(&mut self, new: NewSlot) -> SlotId {
@@ -164,6 +173,7 @@ impl Slots {
         let rehash = |id: &SlotId| self::hash(chunks[*id as usize / CHUNK][*id as usize % CHUNK].no);
         self.tables[table(hash)].insert_unique(hash, id, rehash);
         self.len += 1;
+        self.latest.set((no, id));
         id
     }
 
@@ -189,6 +199,7 @@ impl Slots {
         }
         self.free.push(id);
         self.len -= 1;
+        self.latest.set((0, NIL));
         (extra, detail)
     }
 

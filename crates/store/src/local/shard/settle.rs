@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { unsettled_bytes: 96 << 20, cached_bytes: 32 << 20, read_ahead: 1024 }
+        Limits { unsettled_bytes: 72 << 20, cached_bytes: 24 << 20, read_ahead: 4096 }
     }
 }
 
@@ -92,12 +92,13 @@ impl Shard {
         }
     }
 
-    /// Takes in details read from the tree for tasks that have none in memory.
-    pub fn load(&mut self, details: Vec<(u64, Detail)>) {
+    /// Takes in details read from the tree for tasks that have none in memory. Unless nothing has left
+    /// memory since they were read, only those of tasks that were never claimed: they cannot have changed.
+    pub fn load(&mut self, details: Vec<(u64, Detail)>, is_current: bool) {
         for (no, detail) in details {
             let Some(slot_id) = self.slots.find(no) else { continue };
             let slot = self.slots.at_mut(slot_id);
-            if slot.detail.is_none() {
+            if slot.detail.is_none() && (is_current || slot.attempts == 0) {
                 let bytes = detail.body.as_ref().map_or(0, |body| body.bytes());
                 slot.detail = Some(Box::new(Kept { detail, changed: 0, bytes }));
                 self.cached_bytes += bytes;

@@ -96,7 +96,7 @@ impl Turn<'_> {
                 numbers.push(slot.no);
             }
             seen += 1;
-            at = self.shard.slots.next(slot_id).filter(|_| seen < 2 * self.shard.limits.read_ahead);
+            at = self.shard.slots.next(slot_id).filter(|_| seen < self.shard.limits.read_ahead);
         }
         if numbers.is_empty() {
             // Everything that comes next is in memory: no need to look before something is missing.
@@ -110,11 +110,9 @@ impl Turn<'_> {
             let details = links.library.details(&numbers).unwrap_or_default();
             links.inbox.post(move |turn| {
                 turn.shard.loading.remove(&queue);
-                // What was read may be older than what has been forgotten since.
-                if turn.is_current(generation) {
-                    turn.shard.load(details);
-                    turn.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
-                }
+                let is_current = turn.is_current(generation);
+                turn.shard.load(details, is_current);
+                turn.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
             });
         });
     }
