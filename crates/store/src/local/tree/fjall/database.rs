@@ -277,9 +277,13 @@ fn options(space: Space) -> KeyspaceCreateOptions {
     let (block, filters, parts, unmerged) = match space {
         Space::History(_) => (16 << 10, FilterPolicy::disabled(), false, 255),
         Space::HistoryKey(_) => (4 << 10, FilterPolicy::all(filter), true, 64),
+        // New tasks at one end, deletions at the other: a merge rewrites everything between, so merge
+        // late, but before the library blocks writers.
+        Space::Task => (8 << 10, FilterPolicy::disabled(), false, 14),
         _ => return KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES),
     };
     KeyspaceCreateOptions::default()
+        .max_memtable_size(MEMTABLE_BYTES)
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .data_block_size_policy(BlockSizePolicy::all(block))
         .filter_policy(filters)
