@@ -115,3 +115,50 @@ impl Failure {
         Failure::Unavailable { reason: reason.into(), outcome_unknown: true }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each; the match in `code` makes sure that a new one is not forgotten there.
+    fn all() -> Vec<Refusal> {
+        vec![
+            Refusal::NotFound,
+            Refusal::Cancelled,
+            Refusal::LeaseLost,
+            Refusal::NotInProgress,
+            Refusal::NotOwner,
+            Refusal::AlreadyTerminal,
+            Refusal::NotDead,
+            Refusal::InvalidBody,
+            Refusal::InvalidCommand,
+            Refusal::InvalidWebhookUrl,
+            Refusal::RunAtTooFar,
+            Refusal::DelayNegative,
+            Refusal::DelayTooLong,
+            Refusal::IdempotencyKeyTooLong,
+            Refusal::IdempotencyKeysDiffer,
+            Refusal::InvalidHeaders,
+            Refusal::PayloadTooLarge,
+            Refusal::InvalidStatus,
+            Refusal::ResultRequired,
+            Refusal::ErrorRequired,
+            Refusal::InvalidArtifact("too many artifacts (max 16)".into()),
+            Refusal::InvalidSubscription("groupId is required"),
+            Refusal::SubscriptionNotFound,
+            Refusal::InvalidTopic { field: "maxAttempts", message: "must be between 1 and 100" },
+            Refusal::DeliveryNotFound,
+        ]
+    }
+
+    #[test]
+    fn every_refusal_is_documented_with_its_code() {
+        let page = include_str!("../../../docs/errors.md");
+        for refusal in all() {
+            let code = refusal.code();
+            assert!(page.contains(&format!("| `{code}` |")), "docs/errors.md lacks {code}");
+            assert!(code.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{code}");
+            assert!(!refusal.to_string().is_empty());
+        }
+    }
+}

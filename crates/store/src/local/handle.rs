@@ -4,8 +4,8 @@ use super::commit::Committer;
 use super::feeder::Trough;
 use super::inbox::{Job, Lane};
 use super::journal::Journal;
-use super::open::Threads;
 use super::shard::{Links, Reply, Turn};
+use super::threads::Threads;
 use codeq_queue::Failure;
 use codeq_queue::store::Health;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,8 @@ impl ShardHandle {
         loop {
             let freed = self.links.room.notified();
             let used = self.links.unsettled_bytes.load(Ordering::Relaxed);
-            if used < self.unsettled_limit || self.trough.trouble().is_some() || self.poison().is_some() {
+            let is_hopeless = self.trough.trouble().is_some() || self.poison().is_some();
+            if used < self.unsettled_limit || is_hopeless || self.links.inbox.is_closed() {
                 return;
             }
             freed.await;
@@ -94,6 +95,7 @@ impl ShardHandle {
     pub fn close(&self) {
         let mut threads = self.threads.lock().expect("no one panics holding the threads");
         self.links.inbox.close();
+        self.links.room.notify_waiters();
         join(threads.own.take());
         join(threads.commit.take());
         self.trough.close();

@@ -148,6 +148,10 @@ impl Inbox {
         self.wake(waiting);
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.is_closed = true;

@@ -19,6 +19,7 @@ mod inbox;
 pub mod journal;
 mod library;
 mod load;
+mod lookups;
 mod manifest;
 mod open;
 mod owner;
@@ -30,6 +31,7 @@ mod routes;
 mod shard;
 mod slots;
 mod store;
+mod threads;
 pub mod tree;
 mod verify;
 

@@ -8,7 +8,7 @@ use super::folding::Fold;
 use super::handle::ShardHandle;
 use super::ids::IdKey;
 use super::inbox::Inbox;
-use super::journal::{self, Journal};
+use super::journal;
 use super::library::Library;
 use super::load::{self, LoadError};
 use super::manifest::{self, Manifest, ManifestError};
@@ -16,6 +16,7 @@ use super::owner::{Owner, Sink};
 use super::readers::Readers;
 use super::shard::{Limits, Links, Shard};
 use super::store::LocalStore;
+use super::threads::Threads;
 use super::tree::memory::MemoryTree;
 use super::tree::{self, Tree, TreeError};
 use crate::clock::{Clock, SystemClock};
@@ -24,9 +25,8 @@ use hashbrown::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -318,94 +318,6 @@ fn low_space(files: Option<Arc<dyn Files>>, least: u64) -> Box<dyn Fn() -> Optio
         let free = files.as_ref()?.free_bytes().ok()?;
         (free < least).then(|| format!("the disk is full: {free} bytes free, {least} needed"))
     })
-}
-
-/// Who would wait for an owner that has ended, even by a panic.
-struct Orphans {
-    inbox: Arc<Inbox>,
-    committer: Option<Arc<Committer>>,
-}
-
-impl Drop for Orphans {
-    fn drop(&mut self) {
-        if let Some(committer) = &self.committer {
-            if std::thread::panicking() {
-                committer.give_up("the thread that owns the shard has failed".to_owned());
-            }
-            committer.close();
-        }
-        self.inbox.abandon();
-    }
-}
-
-type Thread = Option<std::thread::JoinHandle<()>>;
-
-/// The threads of a shard.
-#[derive(Default)]
-pub struct Threads {
-    pub own: Thread,
-    pub commit: Thread,
-    pub feed: Thread,
-    pub prepare: Thread,
-}
-
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<Thread, OpenError> {
-    let thread = std::thread::Builder::new().name(name).spawn(run);
-    thread.map(Some).map_err(at(Path::new("threads")))
-}
-
-impl Threads {
-    fn commit(
-        &mut self,
-        index: u32,
-        committer: &Arc<Committer>,
-        links: &Arc<Links>,
-        trough: &Arc<Trough>,
-        durability: Durability,
-    ) -> Result<(), OpenError> {
-        let (committer, links, trough) = (committer.clone(), links.clone(), trough.clone());
-        let sync = durability == Durability::Fsync;
-        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &links, &trough))?;
-        Ok(())
-    }
-
-    fn prepare(
-        &mut self,
-        index: u32,
-        journal: &Arc<Journal>,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<(), OpenError> {
-        let (journal, stop) = (journal.clone(), stop.clone());
-        let run = move || {
-            while !stop.load(Ordering::Acquire) {
-                match journal.prepare() {
-                    Ok(true) => {}
-                    Ok(false) => journal.wait_for_work(Duration::from_millis(500)),
-                    Err(error) => {
-                        tracing::error!(op = "segment", err = %error, "storage error");
-                        journal.wait_for_work(Duration::from_millis(500));
-                    }
-                }
-            }
-        };
-        self.prepare = spawn(format!("codeq-prepare-{index}"), run)?;
-        Ok(())
-    }
-
-    fn feed(&mut self, index: u32, feeder: Feeder) -> Result<(), OpenError> {
-        self.feed = spawn(format!("codeq-feed-{index}"), move || feeder.run())?;
-        Ok(())
-    }
-
-    fn own(&mut self, index: u32, owner: Owner, committer: Option<Arc<Committer>>) -> Result<(), OpenError> {
-        let orphans = Orphans { inbox: owner.inbox.clone(), committer };
-        let run = move || {
-            let _orphans = orphans;
-            owner.run();
-        };
-        self.own = spawn(format!("codeq-own-{index}"), run)?;
-        Ok(())
-    }
 }
 
 /// For a shard that is only looked at.

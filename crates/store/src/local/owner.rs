@@ -94,6 +94,7 @@ impl Owner {
                 jobs.clear();
                 self.group.releases.clear();
                 self.shard.waiting = Waiting::default();
+                self.links.room.notify_waiters();
                 continue;
             }
             self.round(&mut jobs);

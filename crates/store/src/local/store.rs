@@ -2,11 +2,11 @@
 
 use super::handle::ShardHandle;
 use super::inbox::Lane;
+use super::lookups::{act_on_named, cleanup_on, create_on};
 use super::readers::Readers;
-use super::records::{Final, Sketch, idem_key};
+use super::records::{Sketch, idem_key};
 use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
-use super::shard::{KeyedTask, Links, Named, Reply, Turn};
-use super::tree::Space;
+use super::shard::{KeyedTask, Reply, Turn};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
     Abandon, Answer, Claim, Created, Health, Heartbeat, Items, Nack, ResultLookup, Returned, Submit, TaskRef,
@@ -127,135 +127,6 @@ impl Drop for LocalStore {
 
 fn new_task_bytes(task: &NewTask) -> usize {
     task.body.bytes() + 256
-}
-
-/// Looks the keys of a batch up in the tree, as of `generation`.
-fn look_up_keys(links: &Links, tasks: &mut [KeyedTask], now: Time) -> Result<u64, Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    for task in tasks {
-        task.prior = match &task.key {
-            Some(key) => links.library.keyed(key, now)?,
-            None => None,
-        };
-    }
-    Ok(generation)
-}
-
-async fn create_on(
-    shard: Arc<ShardHandle>,
-    mut tasks: Vec<KeyedTask>,
-    bytes: usize,
-) -> Result<Items<Created>, Failure> {
-    shard.room().await;
-    let has_keys = tasks.iter().any(|task| task.key.is_some());
-    loop {
-        let mut generation = shard.generation();
-        if has_keys {
-            (tasks, generation) = shard
-                .read(move |links| {
-                    // Records that are over are sorted out by the owner, whose time counts.
-                    let generation = look_up_keys(links, &mut tasks, Time::ZERO)?;
-                    Ok((tasks, generation))
-                })
-                .await?;
-        }
-        let share = tasks;
-        let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(share, generation, reply));
-        match asked.await? {
-            Ok(created) => return Ok(created),
-            Err(share) => tasks = share,
-        }
-    }
-}
-
-/// What the tree has of the named tasks, completed, as of the generation given with it.
-fn look_up_named(links: &Links, tasks: &[TaskRef]) -> Result<(Vec<Named>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    let library = &links.library;
-    let named = tasks.iter().map(|task| {
-        let last = library.find(&task.tenant, &task.id, None, Time::ZERO)?;
-        Ok(Named { task: task.clone(), last })
-    });
-    Ok((named.collect::<Result<_, Failure>>()?, generation))
-}
-
-/// Has the tree take in what memory holds, then acts on named tasks until nothing moved in between.
-async fn act_on_named<T: Send + 'static>(
-    shard: Arc<ShardHandle>,
-    tasks: Vec<TaskRef>,
-    act: impl Fn(&mut Turn<'_>, Vec<Named>, u64, Reply<Option<T>>) + Clone + Send + 'static,
-) -> Result<T, Failure> {
-    let _ = shard.trough.flush().await;
-    loop {
-        let asked = tasks.clone();
-        let (named, generation) = shard.read(move |links| look_up_named(links, &asked)).await?;
-        let act = act.clone();
-        let done = shard.ask(Lane::Other, 0, move |turn, reply| act(turn, named, generation, reply)).await?;
-        if let Some(done) = done {
-            return Ok(done);
-        }
-    }
-}
-
-/// Finished tasks of a tenant that are still there at `now` and whose retention ends at or before `before`.
-fn over_by(
-    links: &Links,
-    tenant: &str,
-    now: Time,
-    before: Time,
-    limit: usize,
-) -> Result<(Vec<Arc<Final>>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    let mut found = Vec::new();
-    let mut wrong = None;
-    for bucket in links.library.tree.buckets() {
-        let mut visit = |key: &[u8], row: &[u8]| {
-            let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
-            match Final::read(no, row) {
-                Ok(last) => {
-                    let is_theirs =
-                        last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
-                    if is_theirs && last.is_visible(now) && last.expires <= before {
-                        found.push(Arc::new(last));
-                    }
-                }
-                Err(error) => {
-                    wrong = Some(Failure::Internal(format!("row {no} of bucket {bucket}: {error}")))
-                }
-            }
-            found.len() < limit && wrong.is_none()
-        };
-        let scanned = links.library.tree.scan(Space::History(bucket), &[], None, &mut visit);
-        scanned.map_err(|error| Failure::unavailable(error.to_string()))?;
-        if let Some(wrong) = wrong {
-            return Err(wrong);
-        }
-        if found.len() >= limit {
-            break;
-        }
-    }
-    Ok((found, generation))
-}
-
-async fn cleanup_on(
-    shard: &ShardHandle,
-    tenant: Arc<str>,
-    before: Time,
-    limit: usize,
-) -> Result<u64, Failure> {
-    loop {
-        // What ended a moment ago must be in the tree to be found.
-        let _ = shard.trough.flush().await;
-        let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
-        let tenant = tenant.clone();
-        let (found, generation) =
-            shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
-        let removed =
-            shard.ask(Lane::Other, 0, move |turn, reply| turn.remove_all(found, generation, reply)).await?;
-        if let Some(removed) = removed {
-            return Ok(removed);
-        }
-    }
 }
 
 impl Store for LocalStore {

@@ -23,7 +23,7 @@ const CHECK_EVERY: usize = 200;
 /// Enough queues to reach every shard of a store with a handful of them.
 const PROBES: usize = 32;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
-const OPERATIONS: usize = 2_000;
+const OPERATIONS: usize = 5_000;
 
 pub struct Driver {
     pub(super) candidate: Arc<dyn Candidate>,

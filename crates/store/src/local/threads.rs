@@ -1,0 +1,106 @@
+//! The threads of a shard: who decides, who syncs, who feeds the tree, who prepares segments.
+
+use super::commit::Committer;
+use super::feeder::{Feeder, Trough};
+use super::inbox::Inbox;
+use super::journal::Journal;
+use super::open::{Durability, OpenError, at};
+use super::owner::Owner;
+use super::shard::Links;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Who would wait for an owner that has ended, even by a panic.
+struct Orphans {
+    inbox: Arc<Inbox>,
+    committer: Option<Arc<Committer>>,
+}
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        if let Some(committer) = &self.committer {
+            if std::thread::panicking() {
+                committer.give_up("the thread that owns the shard has failed".to_owned());
+            }
+            committer.close();
+        }
+        self.inbox.abandon();
+    }
+}
+
+type Thread = Option<std::thread::JoinHandle<()>>;
+
+/// The threads of a shard.
+#[derive(Default)]
+pub struct Threads {
+    pub own: Thread,
+    pub commit: Thread,
+    pub feed: Thread,
+    pub prepare: Thread,
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<Thread, OpenError> {
+    let thread = std::thread::Builder::new().name(name).spawn(run);
+    thread.map(Some).map_err(at(Path::new("threads")))
+}
+
+impl Threads {
+    pub fn commit(
+        &mut self,
+        index: u32,
+        committer: &Arc<Committer>,
+        links: &Arc<Links>,
+        trough: &Arc<Trough>,
+        durability: Durability,
+    ) -> Result<(), OpenError> {
+        let (committer, links, trough) = (committer.clone(), links.clone(), trough.clone());
+        let sync = durability == Durability::Fsync;
+        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &links, &trough))?;
+        Ok(())
+    }
+
+    pub fn prepare(
+        &mut self,
+        index: u32,
+        journal: &Arc<Journal>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), OpenError> {
+        let (journal, stop) = (journal.clone(), stop.clone());
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                match journal.prepare() {
+                    Ok(true) => {}
+                    Ok(false) => journal.wait_for_work(Duration::from_millis(500)),
+                    Err(error) => {
+                        tracing::error!(op = "segment", err = %error, "storage error");
+                        journal.wait_for_work(Duration::from_millis(500));
+                    }
+                }
+            }
+        };
+        self.prepare = spawn(format!("codeq-prepare-{index}"), run)?;
+        Ok(())
+    }
+
+    pub fn feed(&mut self, index: u32, feeder: Feeder) -> Result<(), OpenError> {
+        self.feed = spawn(format!("codeq-feed-{index}"), move || feeder.run())?;
+        Ok(())
+    }
+
+    pub fn own(
+        &mut self,
+        index: u32,
+        owner: Owner,
+        committer: Option<Arc<Committer>>,
+    ) -> Result<(), OpenError> {
+        let orphans = Orphans { inbox: owner.inbox.clone(), committer };
+        let run = move || {
+            let _orphans = orphans;
+            owner.run();
+        };
+        self.own = spawn(format!("codeq-own-{index}"), run)?;
+        Ok(())
+    }
+}
