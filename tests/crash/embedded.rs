@@ -4,8 +4,8 @@ use codeq_queue::store::{Claim, Report, ResultLookup, Submit, TaskRef, Wait};
 use codeq_queue::{Commands, Outcome, Owner, Store, TaskId, TaskStatus, Time};
 use codeq_store::local::{self, LocalOptions};
 use codeq_store::{Clock, SystemClock};
-use codeq_tests::TENANT;
 use codeq_tests::ledger::{Ledger, Line};
+use codeq_tests::{TENANT, rules};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader};
@@ -122,8 +122,13 @@ async fn settle(directory: &Path, shards: u32, ledger: &mut Ledger) {
     let hour = Duration::from_secs(3600);
     let clock = Arc::new(Later(AtomicU64::new(0)));
     clock.move_on(hour);
-    let options =
-        LocalOptions { shards, clock: clock.clone(), segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
+    let options = LocalOptions {
+        rules: rules(),
+        shards,
+        clock: clock.clone(),
+        segment_bytes: 8 << 20,
+        ..LocalOptions::new(directory)
+    };
     let store = local::open(options).unwrap();
     compare(&*store, ledger).await;
     ledger.all_leases_ran_out();

@@ -4,8 +4,15 @@ pub mod ledger;
 
 use codeq_queue::create::CreateRequest;
 use codeq_queue::{NewTask, Time};
+use codeq_store::Rules;
+use std::time::Duration;
 
 pub const TENANT: &str = "acme";
+
+/// Nothing may expire while the clock is moved about to end leases and backoffs.
+pub fn rules() -> Rules {
+    Rules { retention: Duration::from_secs(10 * 365 * 86_400), ..Rules::default() }
+}
 
 /// A small task of one of a few commands; `key` makes it idempotent.
 pub fn new_task(command: usize, priority: i64, payload: String, key: Option<String>) -> NewTask {

@@ -8,7 +8,7 @@ use codeq_queue::store::{Abandon, Claim, Nack, Report, Submit, Wait};
 use codeq_queue::{Commands, Outcome, Owner, Store, Task};
 use codeq_store::local::{self, LocalOptions};
 use codeq_tests::ledger::Line;
-use codeq_tests::{TENANT, new_task};
+use codeq_tests::{TENANT, new_task, rules};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::io::Write;
@@ -22,7 +22,8 @@ fn main() -> anyhow::Result<()> {
     let directory = arguments.next().context("a directory")?;
     let shards: u32 = arguments.next().context("a number of shards")?.parse()?;
     let seed: u64 = arguments.next().context("a seed")?.parse()?;
-    let options = LocalOptions { shards, segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
+    let options =
+        LocalOptions { rules: rules(), shards, segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
     let store: Arc<dyn Store> = local::open(options)?;
     say("open");
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -182,6 +182,10 @@ impl Tree for FjallTree {
     fn commit(&self, batch: Batch) -> Result<(), TreeError> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let applied = batch.applied;
+        // Known before its rows are there: whoever misses a task among the live rows, which go in the same
+        // batch, must find the bucket that it went to.
+        let ends = batch.changes.iter().filter_map(|change| change.space.bucket());
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner).extend(ends);
         self.change(|db| db.commit(batch))?;
         self.applied.store(applied, Ordering::Release);
         Ok(())
