@@ -300,7 +300,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 #[test]
 fn a_task_that_moves_to_a_new_bucket_is_always_found() {
     let directory = tempfile::tempdir().unwrap();
-    let tree = fjall::open(directory.path(), Default::default()).unwrap();
+    let tree = open(directory.path(), TreeOptions::default()).unwrap();
     let keys: Vec<Vec<u8>> = (0..40u64).map(|no| no.to_be_bytes().to_vec()).collect();
     let row = |space, key: &Vec<u8>, value: Option<&[u8]>| Change {
         space,
