@@ -55,6 +55,11 @@ impl Commands {
     }
 }
 
+/// Whether head `a` comes before head `b`, each (priority, created at), in a claim of any command.
+pub fn is_better(a: (u8, crate::Time), b: (u8, crate::Time)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
+}
+
 /// The counts of one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueStats {
@@ -89,6 +94,14 @@ mod tests {
         for bad in ["", "  ", "a b", "a/b", "é", "a*", long.as_str()] {
             assert_eq!(check_command(bad), Err(Refusal::InvalidCommand), "{bad}");
         }
+    }
+
+    #[test]
+    fn of_two_heads_the_higher_priority_then_the_older_is_better() {
+        let head = |priority, millis| (priority, crate::Time::from_millis(millis));
+        assert!(is_better(head(9, 2), head(8, 1)));
+        assert!(is_better(head(5, 1), head(5, 2)));
+        assert!(!is_better(head(5, 1), head(5, 1)));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::handle::ShardHandle;
 use super::inbox::Lane;
-use super::shard::{Ticket, is_better};
+use super::shard::Ticket;
+use codeq_queue::queue::is_better;
 use codeq_queue::store::{Answer, Claim, Wait};
 use codeq_queue::{Commands, Failure, QueueKey, Task, Time};
 use std::sync::Arc;

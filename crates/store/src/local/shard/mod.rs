@@ -25,7 +25,6 @@ pub use queues::{Queue, Queues};
 pub use settle::Limits;
 pub use turn::{Group, Links, Reply, Turn};
 pub use waiting::{Ticket, Waiting};
-pub use work::is_better;
 
 use super::change::Change;
 use super::ids::IdKey;

@@ -5,6 +5,7 @@ use super::turn::{Links, Reply, Turn};
 use crate::local::entry::{Ended, Entry};
 use crate::local::records::Sketch;
 use crate::local::slots::SlotId;
+use codeq_queue::queue::is_better;
 use codeq_queue::retry::{self, Ending, Next};
 use codeq_queue::store::{Abandon, Claim, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{self, LEASE_EXPIRED, MAX_ATTEMPTS, guard, guard_heartbeat, reason_text, used};
@@ -18,11 +19,6 @@ use std::sync::Arc;
 pub enum Item<T> {
     Known(Result<T, Refusal>),
     Ended { located: Located, report: Report },
-}
-
-/// Whether head `a` comes before head `b` in a wildcard claim.
-pub fn is_better(a: (u8, Time), b: (u8, Time)) -> bool {
-    a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
 }
 
 impl Turn<'_> {
