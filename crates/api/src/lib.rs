@@ -1,0 +1,1 @@
+//! The wire: JSON bodies and error codes, as clients see them.

@@ -1,0 +1,1 @@
+//! Configuration: one struct, its sources, its faults.
