@@ -1,8 +1,12 @@
 //! The `codeq` binary.
 
 mod bench;
+mod issuer;
+mod serve;
+mod tag;
 mod verify;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -19,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Dev(serve::Dev),
+    Serve(serve::Serve),
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -27,14 +33,40 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let run = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => return usage(&asked),
+    };
+    let run = match cli.command {
+        Command::Dev(dev) => dev.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Bench(bench) => bench.run(),
         Command::Verify(verify) => verify.run(),
     };
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("[ERROR] {error:#}");
+            eprintln!("{} {error:#}", tag::error());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version succeed; anything that cannot be understood is an error like any other.
+fn usage(asked: &clap::Error) -> ExitCode {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    match asked.kind() {
+        DisplayHelp | DisplayVersion => {
+            let _ = asked.print();
+            ExitCode::SUCCESS
+        }
+        DisplayHelpOnMissingArgumentOrSubcommand => {
+            print!("{}", asked.render());
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let text = asked.render().to_string();
+            eprint!("{} {}", tag::error(), text.strip_prefix("error: ").unwrap_or(&text));
             ExitCode::FAILURE
         }
     }

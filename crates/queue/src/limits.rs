@@ -36,10 +36,14 @@ pub const PRIORITY_MAX: u8 = 9;
 pub const LEASE_SECONDS: u64 = 43_200;
 /// How far ahead a task may be scheduled: 366 days.
 pub const DELAY: Duration = Duration::from_secs(31_622_400);
+/// Longest life of a subscription between renewals: 366 days.
+pub const SUBSCRIPTION_TTL: Duration = Duration::from_secs(31_622_400);
 /// Items in one batch over HTTP.
 pub const BATCH: usize = 100;
 /// Items in one batch over gRPC.
 pub const STREAM_BATCH: usize = 1000;
+/// Commands that one claim may name.
+pub const CLAIM_COMMANDS: usize = 1000;
 /// Longest worker id.
 pub const WORKER_ID_BYTES: usize = 255;
 /// How long a callback that ran out of attempts stays visible: 7 days.

@@ -27,6 +27,8 @@ pub enum Refusal {
     InvalidCommand,
     #[error("invalid webhook url")]
     InvalidWebhookUrl,
+    #[error("invalid 'runAt' (use RFC3339)")]
+    InvalidRunAt,
     #[error("invalid 'runAt' (at most 366 days ahead)")]
     RunAtTooFar,
     #[error("invalid 'delaySeconds' (must be >= 0)")]
@@ -57,6 +59,27 @@ pub enum Refusal {
     InvalidTopic { field: &'static str, message: &'static str },
     #[error("not-found")]
     DeliveryNotFound,
+    #[error("batch size exceeds maximum of {0}")]
+    BatchTooLarge(usize),
+    #[error("count exceeds maximum of {0}")]
+    CountTooLarge(usize),
+    #[error("workerId is required")]
+    WorkerIdRequired,
+    #[error("event type not allowed")]
+    EventTypeNotAllowed,
+    #[error("groupId not allowed")]
+    GroupNotAllowed,
+    /// The task has not ended.
+    #[error("result not found")]
+    ResultNotFound,
+    #[error("artifact not found")]
+    ArtifactNotFound,
+    #[error("invalid 'before' (use RFC3339)")]
+    InvalidBefore,
+    #[error("queue topic \"{0}\" not found")]
+    TopicNotFound(String),
+    #[error("deletionPolicy=Delete is required")]
+    DeletionPolicyRequired,
 }
 
 impl Refusal {
@@ -73,7 +96,7 @@ impl Refusal {
             Refusal::InvalidBody => "invalid_body",
             Refusal::InvalidCommand => "invalid_command",
             Refusal::InvalidWebhookUrl => "invalid_webhook_url",
-            Refusal::RunAtTooFar => "invalid_run_at",
+            Refusal::InvalidRunAt | Refusal::RunAtTooFar => "invalid_run_at",
             Refusal::DelayNegative | Refusal::DelayTooLong => "invalid_delay",
             Refusal::IdempotencyKeyTooLong | Refusal::IdempotencyKeysDiffer => "invalid_idempotency_key",
             Refusal::InvalidHeaders => "invalid_headers",
@@ -86,6 +109,15 @@ impl Refusal {
             Refusal::SubscriptionNotFound => "subscription_not_found",
             Refusal::InvalidTopic { .. } => "invalid_topic",
             Refusal::DeliveryNotFound => "delivery_not_found",
+            Refusal::BatchTooLarge(_) | Refusal::CountTooLarge(_) => "batch_too_large",
+            Refusal::WorkerIdRequired => "worker_id_required",
+            Refusal::EventTypeNotAllowed => "event_type_not_allowed",
+            Refusal::GroupNotAllowed => "group_not_allowed",
+            Refusal::ResultNotFound => "result_not_found",
+            Refusal::ArtifactNotFound => "artifact_not_found",
+            Refusal::InvalidBefore => "invalid_before",
+            Refusal::TopicNotFound(_) => "topic_not_found",
+            Refusal::DeletionPolicyRequired => "deletion_policy_required",
         }
     }
 }
@@ -148,6 +180,17 @@ mod tests {
             Refusal::SubscriptionNotFound,
             Refusal::InvalidTopic { field: "maxAttempts", message: "must be between 1 and 100" },
             Refusal::DeliveryNotFound,
+            Refusal::InvalidRunAt,
+            Refusal::BatchTooLarge(100),
+            Refusal::CountTooLarge(100),
+            Refusal::WorkerIdRequired,
+            Refusal::EventTypeNotAllowed,
+            Refusal::GroupNotAllowed,
+            Refusal::ResultNotFound,
+            Refusal::ArtifactNotFound,
+            Refusal::InvalidBefore,
+            Refusal::TopicNotFound("acme.orders".into()),
+            Refusal::DeletionPolicyRequired,
         ]
     }
 

@@ -1,6 +1,7 @@
 //! Subscriptions: expiring requests for availability notifications.
 
 use crate::create::check_url;
+use crate::limits;
 use crate::refusal::Refusal;
 use crate::time::Time;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl NewSubscription {
 pub fn ttl(seconds: i64) -> Duration {
     match u64::try_from(seconds) {
         Ok(0) | Err(_) => DEFAULT_TTL,
-        Ok(seconds) => Duration::from_secs(seconds),
+        Ok(seconds) => Duration::from_secs(seconds).min(limits::SUBSCRIPTION_TTL),
     }
 }
 

@@ -66,6 +66,11 @@ impl Policy {
     }
 }
 
+/// What a topic is called outside its tenant.
+pub fn id(tenant: &str, name: &str) -> String {
+    format!("{tenant}.{name}")
+}
+
 pub fn check_name(name: &str) -> Result<(), Refusal> {
     match is_dns_label(name) {
         true => Ok(()),

@@ -1,5 +1,125 @@
 //! The codeQ server: the process around a store.
+//!
+//! [`run`] is the whole life of a server, top to bottom: what is opened in which order, when it takes work,
+//! and how it ends. `broker` holds the verbs, `http` translates, `auth` says who calls.
 
 pub mod auth;
+pub mod broker;
 pub mod config;
+pub mod http;
+pub mod rate;
+pub mod stamp;
+mod stores;
 pub mod telemetry;
+
+use auth::{Gate, GateOptions, ProviderConfig};
+use broker::{Broker, Settings};
+use codeq_queue::Store;
+use codeq_store::{Clock, SystemClock};
+use config::{AuthProvider, Config};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+pub use stores::open_store;
+
+/// How long requests in flight may take once the server shuts down.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long the store may take to close after that.
+const CLOSE: Duration = Duration::from_secs(5);
+/// File handles that are not for connections.
+const RESERVED_FILES: u64 = 256;
+
+/// Why a server did not come up, or ended badly.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    #[error("init app: {0}")]
+    Init(String),
+    #[error("http server: {0}")]
+    Http(String),
+}
+
+/// A server that takes work.
+pub struct Ready {
+    pub address: SocketAddr,
+}
+
+/// Serves until `shutdown` tells a reason, then closes everything.
+///
+/// `store` is opened here ([`open_store`], usually). Until it is open `/livez` answers and everything else
+/// is unavailable; then `ready` is called and work is taken.
+pub async fn run(
+    config: Config,
+    store: impl Future<Output = Result<Arc<dyn Store>, String>>,
+    ready: impl FnOnce(&Ready),
+    shutdown: impl Future<Output = &'static str>,
+) -> Result<(), ServeError> {
+    let connections = raise_file_limit();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let draining = CancellationToken::new();
+    let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
+    let app = Arc::new(http::App::new(&config, gate, clock.clone(), draining.clone()));
+    let listener = http::bind(&config.listen).await;
+    let listener =
+        listener.map_err(|error| ServeError::Init(format!("cannot listen on {}: {error}", config.listen)))?;
+    let listening = http::listen(listener, http::Entry::new(app.clone()), connections)
+        .map_err(|error| ServeError::Http(error.to_string()))?;
+    tokio::pin!(shutdown);
+    let store = tokio::select! {
+        store = store => store.map_err(ServeError::Init)?,
+        _ = &mut shutdown => return Ok(()),
+    };
+    let broker = Arc::new(Broker::new(store, clock, settings(&config), draining.clone()));
+    app.open(broker.clone());
+    tracing::info!(addr = %listening.address, "listening");
+    ready(&Ready { address: listening.address });
+
+    let signal = shutdown.await;
+    tracing::info!(signal, "shutting down");
+    draining.cancel();
+    listening.drain(DRAIN).await;
+    match tokio::time::timeout(CLOSE, broker.close()).await {
+        Ok(closed) => closed.map_err(|failure| ServeError::Http(format!("closing the store: {failure}"))),
+        Err(_) => {
+            Err(ServeError::Http("the store did not close in time; it recovers at the next start".into()))
+        }
+    }
+}
+
+fn gate_options(config: &Config, clock: Arc<dyn Clock>) -> GateOptions {
+    let provider = |side: &Option<AuthProvider>| {
+        side.clone().map(|side| ProviderConfig { kind: side.kind, config: side.config })
+    };
+    GateOptions {
+        producer: provider(&config.producer_auth),
+        worker: provider(&config.worker_auth),
+        allow_producer_as_worker: config.allow_producer_as_worker,
+        clock_skew: config.allowed_clock_skew,
+        clock,
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        default_lease: Duration::from_secs(config.tasks.default_lease_seconds),
+        max_attempts_default: config.tasks.max_attempts,
+        payload_bytes: config.limits.max_payload_bytes,
+        subscription_min_interval: config.webhooks.subscription_min_interval,
+        public_base_url: config.public_base_url.clone(),
+    }
+}
+
+/// Allows as many open files as the system lets us; how many connections that is.
+pub fn raise_file_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let files = files.unwrap_or(1 << 20).min(1 << 20);
+    usize::try_from(files.saturating_sub(RESERVED_FILES).max(16)).unwrap_or(16)
+}

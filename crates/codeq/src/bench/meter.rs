@@ -44,7 +44,7 @@ impl Reading {
     }
 }
 
-fn proc_number(file: &str, find: impl Fn(&str) -> Option<u64>) -> u64 {
+pub fn proc_number(file: &str, find: impl Fn(&str) -> Option<u64>) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines().find_map(find).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
 //! `codeq bench`: figures of this machine, with ratios taken in one run.
 
 mod drive;
+mod http;
 mod journal;
 mod meter;
 mod report;
@@ -11,6 +12,11 @@ mod store;
 pub enum Bench {
     /// The store alone: full cycles against the bare journal.
     Store(store::StoreBench),
+    /// The HTTP API over real sockets, against an echo on the same stack.
+    Http(http::HttpBench),
+    /// The echo server; used by `bench http`.
+    #[command(hide = true)]
+    Echo(http::Echo),
     /// Fills a store and waits to be killed; used by `bench store --restart`.
     #[command(hide = true)]
     Fill(restart::Fill),
@@ -23,6 +29,8 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Bench::Store(bench) => bench.run(),
+            Bench::Http(bench) => bench.run(),
+            Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),
             Bench::Open(open) => open.run(),
         }

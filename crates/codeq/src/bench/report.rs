@@ -31,6 +31,9 @@ pub struct Row {
     pub open_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<f64>,
+    /// The median fdatasync of the same minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync_p50_us: Option<u64>,
 }
 
 impl Row {
@@ -136,6 +139,7 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
             row.drain_ms.map(|ms| format!("drained in {ms} ms")),
             row.claim_p99_us.map(|us| format!("claim p99 {us} us")),
             row.disk_mb.map(|mb| format!("disk {mb} MB")),
+            row.sync_p50_us.map(|us| format!("fdatasync p50 {us} us")),
         ];
         println!("  {}", extra.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }

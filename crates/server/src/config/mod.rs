@@ -1,1 +1,123 @@
 //! Configuration: one struct, its sources, its faults.
+//!
+//! Later sources win: the defaults, the YAML file, the environment names of the table, the `CODEQ_`
+//! names, the flags. [`load`] reads them all and returns either a complete, checked [`Config`] or all
+//! faults at once, each naming its key. Nothing here prints a secret.
+//!
+//! Start at `keys.rs`, the table. `values.rs`, `settings.rs` and `environment.rs` read the sources;
+//! `rules.rs`, `derive.rs` and `validate.rs` make them a configuration; `build.rs` gives it types.
+
+mod address;
+mod build;
+mod derive;
+mod environment;
+mod error;
+mod keys;
+mod masked;
+mod model;
+mod rules;
+mod secret;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod values;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use address::ListenAddress;
+pub use derive::{DEV_TENANT, DEV_TOKEN};
+pub use error::ConfigError;
+pub use model::{
+    Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Persistence,
+    RateLimit, RateLimits, S3, Sharding, Streams, Tasks, Tracing, Webhooks,
+};
+pub use secret::{MASK, Secret};
+
+use environment::Variables;
+use settings::{Findings, Layer, Settings};
+
+/// The reference: every key with its default, as a file that loads.
+pub const DEFAULT_YAML: &str = include_str!("../../../../config.default.yaml");
+
+/// Everything a configuration is made of, taken by the caller from the process.
+pub struct Sources {
+    pub mode: Mode,
+    /// `--config`; must exist.
+    pub file: Option<PathBuf>,
+    /// All variables of the process.
+    pub env: Vec<(String, String)>,
+    /// Values of flags by the path of their key, such as `("port", "9000")`.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// To be logged once the log is open.
+    pub warnings: Vec<String>,
+}
+
+/// Reads and checks all sources.
+pub fn load(sources: Sources) -> Result<Loaded, ConfigError> {
+    let mode = sources.mode;
+    let mut findings = Findings::default();
+    let mut settings = read(sources, &mut findings);
+    if !findings.faults.is_empty() {
+        return Err(ConfigError::Load(findings.faults));
+    }
+    if mode == Mode::Dev {
+        derive::force_loopback(&mut settings, &mut findings);
+    }
+    rules::apply(&mut settings, &mut findings);
+    derive::apply(&mut settings, mode, &mut findings);
+    findings.faults.extend(validate::faults(&settings, mode));
+    if !findings.faults.is_empty() {
+        return Err(ConfigError::Invalid(findings.faults));
+    }
+    Ok(Loaded { config: build::config(&settings, mode), warnings: findings.warnings })
+}
+
+fn read(sources: Sources, findings: &mut Findings) -> Settings {
+    let mut settings = Settings::defaults(sources.mode);
+    let variables = environment::variables(sources.env);
+    let file = read_file(sources.file.as_deref(), &variables, findings);
+    // A file that could not be read may have named the provider.
+    let is_provider_known = findings.faults.is_empty();
+    if let Some(value) = file {
+        take_file(&mut settings, value, findings);
+    }
+    environment::take(&mut settings, &variables, findings);
+    environment::take_flags(&mut settings, &sources.flags, findings);
+    if is_provider_known {
+        derive::drop_foreign_keys(&mut settings, findings);
+    }
+    settings
+}
+
+fn read_file(flag: Option<&Path>, variables: &Variables, findings: &mut Findings) -> Option<Value> {
+    let named = variables.get(environment::CONFIG_PATH).map(Path::new);
+    let path = flag.or(named)?;
+    match yaml::read(path) {
+        Ok(Some(value)) => return Some(value),
+        Ok(None) if flag.is_some() => findings.faults.push(format!("{}: no such file", path.display())),
+        Ok(None) => findings.warnings.push(format!(
+            "{} names {}, which does not exist",
+            environment::CONFIG_PATH,
+            path.display()
+        )),
+        Err(fault) => findings.faults.push(fault),
+    }
+    None
+}
+
+fn take_file(settings: &mut Settings, value: Value, findings: &mut Findings) {
+    match value {
+        Value::Object(map) => settings.take_map(map, "", Layer::File, findings),
+        Value::Null => {}
+        _ => findings.faults.push("the configuration file must be a map".into()),
+    }
+}

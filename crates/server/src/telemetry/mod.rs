@@ -1,1 +1,3 @@
-//! Logs.
+//! What the process tells about itself.
+
+pub mod logs;

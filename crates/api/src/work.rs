@@ -1,0 +1,119 @@
+//! What workers send: claims, reports and results.
+
+use crate::task::{ResultRecord, Task};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The body of a claim. `wait_seconds` is read by the single claim, `count` by the batch.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct ClaimedTasks<'a> {
+    pub tasks: Vec<Task<'a>>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct HeartbeatBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extend_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Ok {
+    pub ok: bool,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct AbandonBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
+    /// Do not count this delivery against the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refund: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct NackBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
+}
+
+/// Where an abandoned or nacked task went: `requeued` or `dlq`.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ReturnedBody<'a> {
+    pub status: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<u64>,
+}
+
+/// The body of a result; in a batch, one item of it with its `task_id`.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmitBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifacts: Option<Vec<ArtifactIn<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactIn<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Read as `content` too. Borrowed: these are the largest texts on the wire.
+    #[serde(borrow, alias = "content", skip_serializing_if = "Option::is_none")]
+    pub content_base64: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+}
+
+/// A batch of results. Items are read one by one, so that a bad one does not stop the others.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct SubmitBatch<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmittedItem<'a> {
+    pub task_id: Cow<'a, str>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Cow<'a, str>>,
+}

@@ -1,0 +1,136 @@
+//! The server under load: one of our own in a process of its own, or one that is there already.
+
+use super::super::meter::proc_number;
+use crate::issuer::Issuer;
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A child process that ends with us.
+pub struct Process {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Process {
+    /// Starts this program with other arguments and waits for the line that tells its address.
+    pub fn start(arguments: &[&str]) -> anyhow::Result<Process> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().context("no output")?;
+        let mut lines = BufReader::new(output).lines();
+        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let event: serde_json::Value = serde_json::from_str(&line).ok()?;
+            (event["msg"] == "listening").then(|| event["addr"].as_str()?.parse().ok())?
+        });
+        // Whatever comes later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        match address {
+            Some(address) => Ok(Process { child, address }),
+            None => {
+                let _ = child.kill();
+                bail!("the server did not start; see above")
+            }
+        }
+    }
+
+    /// Processor time so far.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        // Fields 14 and 15 of the line, in hundredths of a second.
+        Duration::from_millis((ticks(11) + ticks(12)) * 10)
+    }
+
+    pub fn rss_mb(&self) -> f64 {
+        let kilobytes = proc_number(&format!("/proc/{}/status", self.child.id()), |line| {
+            line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok()
+        });
+        kilobytes as f64 / 1024.0
+    }
+
+    /// Bytes handed to write calls so far.
+    pub fn written(&self) -> u64 {
+        proc_number(&format!("/proc/{}/io", self.child.id()), |line| {
+            line.strip_prefix("wchar: ")?.parse().ok()
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where to send what, as whom.
+pub struct Target {
+    pub process: Option<Process>,
+    pub address: SocketAddr,
+    pub producer: String,
+    pub worker: String,
+}
+
+impl Target {
+    /// A server of our own with fsync and RS256 tokens.
+    pub fn start(directory: &Path) -> anyhow::Result<Target> {
+        let issuer = Issuer::generate("bench")?;
+        let jwks = publish(issuer.jwks().to_string())?;
+        let config = json!({
+            "port": 0, "bindAddress": "127.0.0.1", "env": "dev", "logLevel": "info",
+            "persistenceConfig": {"path": directory.join("data")},
+            "identityJwksUrl": jwks, "identityIssuer": "bench", "identityAudience": "codeq-producer",
+            "workerJwksUrl": jwks, "workerIssuer": "bench", "workerAudience": "codeq-worker",
+        });
+        let file = directory.join("config.yaml");
+        std::fs::write(&file, config.to_string())?;
+        let file = file.to_str().context("the directory's name is not text")?;
+        let process = Process::start(&["serve", "--config", file])?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let claims =
+            json!({"iss": "bench", "exp": now + 86_400, "iat": now, "tenantId": "bench", "sub": "bench"});
+        let with = |more: serde_json::Value| {
+            let mut all = claims.clone();
+            all.as_object_mut().zip(more.as_object()).map(|(all, more)| all.extend(more.clone()));
+            issuer.mint(&all)
+        };
+        let scopes = "codeq:claim codeq:heartbeat codeq:abandon codeq:nack codeq:result codeq:subscribe";
+        Ok(Target {
+            address: process.address,
+            process: Some(process),
+            producer: with(json!({"aud": "codeq-producer", "role": "ADMIN"}))?,
+            worker: with(json!({"aud": "codeq-worker", "eventTypes": ["*"], "scope": scopes}))?,
+        })
+    }
+
+    /// A server that is there already.
+    pub fn at(base_url: &str, producer: String, worker: String) -> anyhow::Result<Target> {
+        let host = base_url.strip_prefix("http://").context("the base URL has to be http://HOST:PORT")?;
+        let host = host.trim_end_matches('/');
+        let address = host.to_socket_addrs().with_context(|| format!("cannot resolve {host}"))?.next();
+        let address = address.with_context(|| format!("{host} has no address"))?;
+        Ok(Target { process: None, address, producer, worker })
+    }
+}
+
+/// Serves one JSON text to whoever asks, for as long as this process lives; its URL.
+fn publish(text: String) -> anyhow::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}/jwks.json", listener.local_addr()?);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let _ = stream.read(&mut [0; 4096]);
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length";
+            let _ = write!(stream, "{head}: {}\r\n\r\n{text}", text.len());
+        }
+    });
+    Ok(url)
+}

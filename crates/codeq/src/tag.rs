@@ -1,0 +1,22 @@
+//! The words in front of what the CLI says, coloured only on a terminal.
+
+use std::io::IsTerminal;
+
+fn tag(word: &str, colour: u8, is_terminal: bool) -> String {
+    match is_terminal {
+        true => format!("\x1b[{colour}m[{word}]\x1b[0m"),
+        false => format!("[{word}]"),
+    }
+}
+
+pub fn ok() -> String {
+    tag("OK", 32, std::io::stdout().is_terminal())
+}
+
+pub fn info() -> String {
+    tag("INFO", 36, std::io::stdout().is_terminal())
+}
+
+pub fn error() -> String {
+    tag("ERROR", 31, std::io::stderr().is_terminal())
+}

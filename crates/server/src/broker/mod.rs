@@ -1,0 +1,128 @@
+//! The verbs, free of protocol.
+//!
+//! HTTP and gRPC translate; whatever they have in common happens here, once: defaults, rights of the token
+//! over commands, waiting that ends at shutdown, and the guard that gives a task back when the caller it
+//! was lent to has gone. The rules themselves are in `codeq_queue`, keeping is the store's business.
+
+mod operate;
+mod produce;
+mod subscribe;
+mod work;
+
+pub use subscribe::SubscribeRequest;
+pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
+
+use codeq_queue::store::{Answer, Health, Wait};
+use codeq_queue::{Failure, Refusal, Store, Time};
+use codeq_store::Clock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The numbers of the configuration that the verbs need.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub default_lease: Duration,
+    pub max_attempts_default: u32,
+    pub payload_bytes: usize,
+    pub subscription_min_interval: Duration,
+    /// In front of the download route in artifact links.
+    pub public_base_url: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            default_lease: Duration::from_secs(300),
+            max_attempts_default: 5,
+            payload_bytes: codeq_queue::limits::PAYLOAD_BYTES,
+            subscription_min_interval: Duration::from_secs(5),
+            public_base_url: String::new(),
+        }
+    }
+}
+
+/// No, or broken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+/// One answer per item; a failure touches only the items that reached the store.
+pub type Items<T> = Vec<Result<T, Error>>;
+
+pub struct Broker {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    /// Cancelled when the server shuts down: whoever waits is answered empty.
+    draining: CancellationToken,
+}
+
+impl Broker {
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        draining: CancellationToken,
+    ) -> Broker {
+        Broker { store, clock, settings, draining }
+    }
+
+    pub fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Lets go of the storage; everything acknowledged is kept.
+    pub async fn close(&self) -> Result<(), Failure> {
+        self.store.clone().close().await
+    }
+
+    fn until(&self, wait: Duration) -> Wait {
+        match wait {
+            Duration::ZERO => Wait::No,
+            _ if self.draining.is_cancelled() => Wait::No,
+            _ => Wait::Until(self.clock.now().plus(wait)),
+        }
+    }
+
+    /// The answer, or `None` once the server drains. Only waiting calls may be cut short.
+    async fn unless_draining<T>(&self, wait: Wait, answer: Answer<T>) -> Result<Option<T>, Failure> {
+        if wait == Wait::No {
+            return answer.await.map(Some);
+        }
+        tokio::select! {
+            biased;
+            answered = answer => answered.map(Some),
+            () = self.draining.cancelled() => Ok(None),
+        }
+    }
+}
+
+/// Parts the items that go to the store from those that were refused before.
+fn part<T>(checked: impl Iterator<Item = Result<T, Refusal>>) -> (Vec<T>, Vec<Result<(), Refusal>>) {
+    let mut sound = Vec::new();
+    let places = checked.map(|item| item.map(|item| sound.push(item))).collect();
+    (sound, places)
+}
+
+/// Puts the answers of the items that went to the store back into their places.
+fn merge<T>(places: Vec<Result<(), Refusal>>, answer: Result<Vec<Result<T, Refusal>>, Failure>) -> Items<T> {
+    let (mut answered, failure) = match answer {
+        Ok(items) => (items.into_iter(), None),
+        Err(failure) => (Vec::new().into_iter(), Some(failure)),
+    };
+    let merged = places.into_iter().map(|place| match (place, &failure) {
+        (Err(refusal), _) => Err(Error::Refused(refusal)),
+        (Ok(()), Some(failure)) => Err(Error::Failed(failure.clone())),
+        (Ok(()), None) => answered.next().expect("the store answers every item").map_err(Error::Refused),
+    });
+    merged.collect()
+}

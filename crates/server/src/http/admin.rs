@@ -1,0 +1,145 @@
+//! What operators send.
+
+use super::call::{Call, parse_or_empty};
+use super::error::Error;
+use super::reply;
+use crate::auth::Admin;
+use crate::stamp;
+use axum::http::StatusCode;
+use axum::response::Response;
+use codeq_api::admin::{
+    CleanedUp, CleanupBody, PolicyBody, QueueStats as StatsBody, QueueView, QueueViews, TopicBody,
+};
+use codeq_api::json;
+use codeq_queue::topic::{self, Policy, Topic, TopicPut};
+use codeq_queue::{QueueStats, Refusal};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+pub async fn queues(call: Call, admin: Admin) -> Result<Response, Error> {
+    let mut queues = call.broker()?.queues(Some(admin.0.tenant.clone())).await?;
+    queues.sort_by(|a, b| a.command.cmp(&b.command));
+    if call.query("view").as_deref() == Some("stats") {
+        let now = call.app.now();
+        let view = |queue| view(queue, now);
+        return Ok(reply::ok(&QueueViews { queues: queues.iter().map(view).collect() }));
+    }
+    let places: BTreeMap<String, u64> =
+        queues.iter().flat_map(places).filter(|(_, count)| *count > 0).collect();
+    Ok(reply::ok(&places))
+}
+
+/// The places of a queue under the labels that the original server gave them.
+fn places(queue: &QueueStats) -> Vec<(String, u64)> {
+    let command = queue.command.to_ascii_lowercase().replace(':', "%3a");
+    let name = format!("codeq:q:{command}:{}", queue.tenant);
+    let ready = queue
+        .ready
+        .iter()
+        .enumerate()
+        .map(|(priority, count)| (format!("{name}:pending:{priority}"), *count));
+    let others = [("inprog", queue.in_progress), ("delayed", queue.delayed), ("dlq", queue.dead)];
+    ready.chain(others.map(|(place, count)| (format!("{name}:{place}"), count))).collect()
+}
+
+fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
+    QueueView {
+        stats: stats(queue, &queue.command),
+        tenant_id: Cow::Borrowed(&queue.tenant),
+        oldest_ready_age_seconds: queue.oldest_ready.map_or(0, |created| now.since(created).as_secs()),
+        paused: queue.is_paused,
+    }
+}
+
+fn stats<'a>(queue: &QueueStats, command: &'a str) -> StatsBody<'a> {
+    StatsBody {
+        command: Cow::Borrowed(command),
+        ready: queue.ready_total(),
+        delayed: queue.delayed,
+        in_progress: queue.in_progress,
+        dlq: queue.dead,
+    }
+}
+
+pub async fn queue(call: Call, admin: Admin) -> Result<Response, Error> {
+    let command = call.param("command");
+    let queue = call.broker()?.queue(&admin.0.tenant, command).await?;
+    Ok(reply::ok(&stats(&queue, command)))
+}
+
+pub async fn cleanup(mut call: Call, admin: Admin) -> Result<Response, Error> {
+    let body: CleanupBody = parse_or_empty(&call.read().await?)?;
+    let limit = body.limit.unwrap_or(0);
+    let given = body.before.as_deref().filter(|text| !text.is_empty());
+    let before = match given {
+        Some(text) => stamp::parse(text).ok_or(Refusal::InvalidBefore)?,
+        None => call.app.now(),
+    };
+    let shown = given.and_then(stamp::as_sent).unwrap_or_else(|| stamp::utc_seconds(before));
+    let deleted = call.broker()?.cleanup(admin.0.tenant.clone(), Some(before), limit).await?;
+    Ok(reply::ok(&CleanedUp { before: shown, deleted, limit }))
+}
+
+pub async fn put_topic(mut call: Call, admin: Admin) -> Result<Response, Error> {
+    let body = call.read().await?;
+    topic::check_name(call.param("topicName"))?;
+    let body: PolicyBody = json::read(&body).map_err(|malformed| {
+        Error::from(Refusal::InvalidBody).saying("invalid_body", format!("invalid request body: {malformed}"))
+    })?;
+    let name = call.param("topicName").to_owned();
+    let put = call.broker()?.put_topic(admin.0.tenant.clone(), name, policy(body)).await;
+    let (topic, did) = put.map_err(in_words_of_topics)?;
+    let status = match did {
+        TopicPut::Created => StatusCode::CREATED,
+        TopicPut::Changed | TopicPut::Same => StatusCode::OK,
+    };
+    Ok(reply::json(status, &shown(&topic)))
+}
+
+pub async fn topic(call: Call, admin: Admin) -> Result<Response, Error> {
+    let name = call.param("topicName").to_owned();
+    let topic = call.broker()?.topic(admin.0.tenant.clone(), name).await.map_err(in_words_of_topics)?;
+    Ok(reply::ok(&shown(&topic)))
+}
+
+pub async fn delete_topic(call: Call, admin: Admin) -> Result<Response, Error> {
+    if call.query("deletionPolicy").as_deref() != Some("Delete") {
+        return Err(Refusal::DeletionPolicyRequired.into());
+    }
+    let name = call.param("topicName").to_owned();
+    call.broker()?.delete_topic(admin.0.tenant.clone(), name).await.map_err(in_words_of_topics)?;
+    Ok(reply::no_content())
+}
+
+fn in_words_of_topics(error: crate::broker::Error) -> Error {
+    Error::from(error).saying("internal", "queue topic operation failed")
+}
+
+/// Zero is the same as leaving an optional number out.
+fn policy(body: PolicyBody) -> Policy {
+    Policy {
+        priority_tiers: body.priority_tiers.unwrap_or_default(),
+        max_attempts: body.max_attempts.unwrap_or(0),
+        dead_letter_topic: body.dead_letter_topic_ref.unwrap_or_default(),
+        retention_seconds: body.retention_seconds.filter(|seconds| *seconds != 0),
+        max_consumers: body.max_consumers.filter(|count| *count != 0),
+    }
+}
+
+fn shown(topic: &Topic) -> TopicBody<'_> {
+    TopicBody {
+        topic_id: topic::id(&topic.tenant, &topic.name),
+        tenant_id: Cow::Borrowed(&topic.tenant),
+        topic_name: Cow::Borrowed(&topic.name),
+        policy: PolicyBody {
+            priority_tiers: Some(topic.policy.priority_tiers.clone()),
+            max_attempts: Some(topic.policy.max_attempts),
+            dead_letter_topic_ref: Some(topic.policy.dead_letter_topic.clone()),
+            retention_seconds: topic.policy.retention_seconds,
+            max_consumers: topic.policy.max_consumers,
+        },
+        version: topic.version,
+        created_at: topic.created_at.to_utc(),
+        updated_at: topic.updated_at.to_utc(),
+    }
+}

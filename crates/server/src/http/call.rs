@@ -1,0 +1,102 @@
+//! One request on its way to a handler.
+
+use super::App;
+use super::error::Error;
+use crate::broker::Broker;
+use axum::body::Body;
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::request::Parts;
+use bytes::{Bytes, BytesMut};
+use codeq_api::json;
+use codeq_queue::Refusal;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A sender has this long to begin, and then has to send at least [`BODY_RATE`] bytes a second.
+const BODY_GRACE: Duration = Duration::from_secs(10);
+const BODY_RATE: u64 = 16 * 1024;
+
+pub struct Call {
+    pub app: Arc<App>,
+    pub head: Parts,
+    /// Parameters of the path, decoded, in order.
+    pub params: Vec<(Arc<str>, Arc<str>)>,
+    pub body: Body,
+    /// Most bytes the body may have.
+    pub limit: usize,
+}
+
+impl Call {
+    pub fn broker(&self) -> Result<&Arc<Broker>, Error> {
+        self.app.broker().ok_or_else(Error::starting)
+    }
+
+    /// Empty if the path has no such parameter, or one that is not UTF-8.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| &**known == name).map_or("", |(_, value)| value)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+
+    /// The first value of a query parameter, decoded.
+    pub fn query(&self, name: &str) -> Option<String> {
+        let query = self.head.uri.query()?;
+        url::form_urlencoded::parse(query.as_bytes())
+            .find(|(key, _)| key == name)
+            .map(|(_, v)| v.into_owned())
+    }
+
+    /// Whether the body is known to be too large before it is read.
+    pub fn check_length(&self) -> Result<(), Error> {
+        let declared =
+            self.head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        match declared.is_some_and(|declared: u64| declared > self.limit as u64) {
+            true => Err(Error::body_too_large()),
+            false => Ok(()),
+        }
+    }
+
+    /// The whole body, within its limit and in reasonable time.
+    pub async fn read(&mut self) -> Result<Bytes, Error> {
+        let mut body = std::mem::take(&mut self.body);
+        let started = Instant::now();
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        let mut received = 0usize;
+        loop {
+            let allowance = BODY_GRACE + Duration::from_secs(received as u64 / BODY_RATE);
+            let frame = tokio::time::timeout_at(started + allowance, body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Refusal::InvalidBody)? else { break };
+            let Ok(data) = frame.map_err(|_| Refusal::InvalidBody)?.into_data() else { continue };
+            received += data.len();
+            if received > self.limit {
+                return Err(Error::body_too_large());
+            }
+            match received == data.len() {
+                true => first = data,
+                false => {
+                    if rest.is_empty() {
+                        rest.extend_from_slice(&first);
+                    }
+                    rest.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+}
+
+/// Reads a body that has to be there.
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
+    json::read(body).map_err(|_| Refusal::InvalidBody.into())
+}
+
+/// Reads a body that may be left out.
+pub fn parse_or_empty<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
+    json::read_or_empty(body).map_err(|_| Refusal::InvalidBody.into())
+}

@@ -1,0 +1,182 @@
+//! Errors on the wire: one place that gives every refusal and failure its status.
+
+use crate::auth::Denied;
+use crate::broker;
+use crate::http::reply;
+use crate::rate::RateScope;
+use axum::http::header::{ALLOW, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use codeq_api::error::ErrorBody;
+use codeq_queue::{Failure, Refusal};
+use std::borrow::Cow;
+
+/// What stands between a handler and its success.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    pub status: StatusCode,
+    pub code: &'static str,
+    pub text: Cow<'static, str>,
+    extra: Extra,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Extra {
+    None,
+    RateLimit { scope: RateScope, operation: &'static str, retry_after_seconds: u64 },
+    Field(&'static str),
+    Allow(HeaderValue),
+}
+
+impl Error {
+    fn new(status: StatusCode, code: &'static str, text: impl Into<Cow<'static, str>>) -> Error {
+        Error { status, code, text: text.into(), extra: Extra::None }
+    }
+
+    pub fn route_not_found() -> Error {
+        Error::new(StatusCode::NOT_FOUND, "route_not_found", "404 page not found")
+    }
+
+    pub fn method_not_allowed(allow: HeaderValue) -> Error {
+        let error = Error::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "method not allowed");
+        Error { extra: Extra::Allow(allow), ..error }
+    }
+
+    pub fn body_too_large() -> Error {
+        Error::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "request body too large")
+    }
+
+    pub fn shutting_down() -> Error {
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "shutting down")
+    }
+
+    /// The store is not open yet.
+    pub fn starting() -> Error {
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", "storage unavailable")
+    }
+
+    pub fn rate_limited(scope: RateScope, operation: &'static str, retry_after_seconds: u64) -> Error {
+        let error = Error::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "rate limit exceeded");
+        Error { extra: Extra::RateLimit { scope, operation, retry_after_seconds }, ..error }
+    }
+
+    /// The same error in the words of a route that has its own for this code.
+    pub fn saying(self, code: &str, text: impl Into<Cow<'static, str>>) -> Error {
+        match self.code == code {
+            true => Error { text: text.into(), ..self },
+            false => self,
+        }
+    }
+
+    pub fn is_failure(&self) -> bool {
+        self.status.is_server_error()
+    }
+
+    pub fn respond(&self, request_id: &str) -> Response {
+        let mut body = ErrorBody {
+            error: Cow::Borrowed(&self.text),
+            code: Cow::Borrowed(self.code),
+            request_id: Cow::Borrowed(request_id),
+            ..ErrorBody::default()
+        };
+        match &self.extra {
+            Extra::RateLimit { scope, operation, retry_after_seconds } => {
+                body.scope = Some(scope.word().into());
+                body.operation = Some((*operation).into());
+                body.retry_after_seconds = Some(*retry_after_seconds);
+            }
+            Extra::Field(field) => body.field = Some((*field).into()),
+            Extra::None | Extra::Allow(_) => {}
+        }
+        let mut response = reply::json(self.status, &body);
+        let headers = response.headers_mut();
+        match &self.extra {
+            Extra::Allow(allow) => drop(headers.insert(ALLOW, allow.clone())),
+            Extra::RateLimit { retry_after_seconds, .. } => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(*retry_after_seconds));
+            }
+            _ if self.status == StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(1));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<broker::Error> for Error {
+    fn from(error: broker::Error) -> Error {
+        match error {
+            broker::Error::Refused(refusal) => refusal.into(),
+            broker::Error::Failed(failure) => failure.into(),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        match failure {
+            Failure::Closed => Error::shutting_down(),
+            Failure::Unavailable { .. } => Error::starting(),
+            Failure::Internal(_) => {
+                Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error")
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        let error = Error::new(status(&refusal), refusal.code(), refusal.to_string());
+        match refusal {
+            Refusal::InvalidTopic { field, .. } => Error { extra: Extra::Field(field), ..error },
+            _ => error,
+        }
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Error {
+        let status = StatusCode::from_u16(denied.status()).unwrap_or(StatusCode::UNAUTHORIZED);
+        Error::new(status, denied.code(), denied.to_string())
+    }
+}
+
+fn status(refusal: &Refusal) -> StatusCode {
+    match refusal {
+        Refusal::NotFound
+        | Refusal::SubscriptionNotFound
+        | Refusal::DeliveryNotFound
+        | Refusal::ResultNotFound
+        | Refusal::ArtifactNotFound
+        | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
+        Refusal::Cancelled
+        | Refusal::LeaseLost
+        | Refusal::NotInProgress
+        | Refusal::AlreadyTerminal
+        | Refusal::NotDead => StatusCode::CONFLICT,
+        Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
+        Refusal::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::InvalidTopic { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::InvalidBody
+        | Refusal::InvalidCommand
+        | Refusal::InvalidWebhookUrl
+        | Refusal::InvalidRunAt
+        | Refusal::RunAtTooFar
+        | Refusal::DelayNegative
+        | Refusal::DelayTooLong
+        | Refusal::IdempotencyKeyTooLong
+        | Refusal::IdempotencyKeysDiffer
+        | Refusal::InvalidHeaders
+        | Refusal::InvalidStatus
+        | Refusal::ResultRequired
+        | Refusal::ErrorRequired
+        | Refusal::InvalidArtifact(_)
+        | Refusal::InvalidSubscription(_)
+        | Refusal::BatchTooLarge(_)
+        | Refusal::CountTooLarge(_)
+        | Refusal::WorkerIdRequired
+        | Refusal::InvalidBefore
+        | Refusal::DeletionPolicyRequired => StatusCode::BAD_REQUEST,
+    }
+}

@@ -1,0 +1,130 @@
+//! Accepting connections, and ending them in good order.
+
+use super::Entry;
+use super::watched::Watched;
+use crate::config::ListenAddress;
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 64 * 1024;
+/// Header lines of a request.
+const HEAD_LINES: usize = 100;
+/// How long to leave a listener alone that cannot accept (no file handles, for instance).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// All interfaces are both families where the system has both.
+pub async fn bind(address: &ListenAddress) -> std::io::Result<TcpListener> {
+    match &address.host {
+        Some(host) => TcpListener::bind((host.as_str(), address.port)).await,
+        None => match TcpListener::bind((Ipv6Addr::UNSPECIFIED, address.port)).await {
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port)).await
+            }
+            bound => bound,
+        },
+    }
+}
+
+/// A listener at work.
+pub struct Listening {
+    pub address: SocketAddr,
+    stop: CancellationToken,
+    abort: CancellationToken,
+    connections: TaskTracker,
+}
+
+/// Serves `entry` until stopped, at most `most` connections at once; beyond that callers wait in the
+/// kernel's queue.
+pub fn listen(listener: TcpListener, entry: Entry, most: usize) -> std::io::Result<Listening> {
+    let listening = Listening {
+        address: listener.local_addr()?,
+        stop: CancellationToken::new(),
+        abort: CancellationToken::new(),
+        connections: TaskTracker::new(),
+    };
+    let (stop, abort) = (listening.stop.clone(), listening.abort.clone());
+    let connections = listening.connections.clone();
+    let seats = Arc::new(Semaphore::new(most));
+    tokio::spawn(async move {
+        let accepting = async {
+            loop {
+                let Ok(seat) = seats.clone().acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let served = serve(stream, entry.clone(), stop.clone(), abort.clone());
+                        connections.spawn(async move {
+                            served.await;
+                            drop(seat);
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(err = %error, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    Ok(listening)
+}
+
+impl Listening {
+    /// Accepts nothing more, lets requests in flight finish for so long, then cuts them off.
+    pub async fn drain(self, patience: Duration) {
+        self.stop.cancel();
+        self.connections.close();
+        if tokio::time::timeout(patience, self.connections.wait()).await.is_err() {
+            self.abort.cancel();
+            self.connections.wait().await;
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: CancellationToken) {
+    // Answers are small and complete: waiting to fill a packet only delays them.
+    let _ = stream.set_nodelay(true);
+    let (stream, pace) = Watched::new(stream);
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        pace.head_is_complete();
+        let (entry, pace) = (entry.clone(), pace.clone());
+        async move {
+            let response = entry.serve(request.map(Body::new)).await;
+            pace.is_answered();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES)
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                outcome = connection.as_mut() => outcome,
+                () = abort.cancelled() => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(err = %error, "connection ended");
+    }
+}

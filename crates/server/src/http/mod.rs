@@ -1,0 +1,265 @@
+//! HTTP: translates requests into the broker's verbs and answers back. No rule lives here.
+//!
+//! [`routes::table`] is the whole surface: method, path, right, limit and handler of every route. A request
+//! passes, in this order: request id, body limit, auth, right, rate limit, handler.
+
+mod admin;
+mod call;
+mod docs;
+mod error;
+mod health;
+mod listen;
+mod produce;
+mod reply;
+pub mod routes;
+mod show;
+mod subscribe;
+mod watched;
+mod work;
+
+pub use listen::{Listening, bind, listen};
+
+use crate::auth::{Caller, Gate};
+use crate::broker::Broker;
+use crate::config::Config;
+use crate::rate::{Buckets, RateScope};
+use crate::stamp::Stamp;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{RawPathParams, Request};
+use axum::http::header::ALLOW;
+use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::response::Response;
+use call::Call;
+use codeq_queue::Time;
+use codeq_store::Clock;
+use error::Error;
+use routes::{Endpoint, Route};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request id that is taken over from a caller.
+const REQUEST_ID_BYTES: usize = 128;
+
+/// What every handler can reach.
+pub struct App {
+    /// Set once the store is open.
+    broker: OnceLock<Arc<Broker>>,
+    pub gate: Gate,
+    pub stamp: Stamp,
+    pub limits: Limits,
+    rates: Rates,
+    clock: Arc<dyn Clock>,
+    draining: CancellationToken,
+}
+
+/// Most bytes of a request body.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub body: usize,
+    pub submit: usize,
+}
+
+struct Rates {
+    producer: Buckets,
+    worker: Buckets,
+    admin: Buckets,
+}
+
+/// Names a request in answers and logs.
+#[derive(Clone)]
+pub struct RequestId(pub HeaderValue);
+
+impl RequestId {
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
+impl App {
+    pub fn new(config: &Config, gate: Gate, clock: Arc<dyn Clock>, draining: CancellationToken) -> App {
+        App {
+            broker: OnceLock::new(),
+            gate,
+            stamp: Stamp::new(config.timezone.clone()),
+            limits: Limits { body: config.limits.max_body_bytes, submit: config.limits.max_submit_bytes },
+            rates: Rates {
+                producer: Buckets::new(config.rate_limits.producer),
+                worker: Buckets::new(config.rate_limits.worker),
+                admin: Buckets::new(config.rate_limits.admin),
+            },
+            clock,
+            draining,
+        }
+    }
+
+    /// From now on requests are served.
+    pub fn open(&self, broker: Arc<Broker>) {
+        assert!(self.broker.set(broker).is_ok(), "a server has one store");
+    }
+
+    pub fn broker(&self) -> Option<&Arc<Broker>> {
+        self.broker.get()
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn check_rate(&self, caller: &Caller, scope: RateScope, operation: &'static str) -> Result<(), Error> {
+        let buckets = match scope {
+            RateScope::Producer => &self.rates.producer,
+            RateScope::Worker => &self.rates.worker,
+            RateScope::Admin => &self.rates.admin,
+            RateScope::Webhook => return Ok(()),
+        };
+        let taken = buckets.take(&caller.token_hash, self.now());
+        taken.map_err(|seconds| Error::rate_limited(scope, operation, seconds))
+    }
+}
+
+/// The routes as one service.
+#[derive(Clone)]
+pub struct Entry {
+    router: Router,
+}
+
+impl Entry {
+    pub fn new(app: Arc<App>) -> Entry {
+        let mut router = Router::new();
+        for route in routes::table() {
+            router = mount(router, &app, Arc::new(route));
+        }
+        let router = router.fallback(|request: Request| async move {
+            Error::route_not_found().respond(id_of(&request).text())
+        });
+        Entry { router }
+    }
+
+    /// The same stack with nothing behind it: gives every body back. What benches compare with.
+    pub fn echo() -> Entry {
+        let handler = |request: Request| async move { Response::new(request.into_body()) };
+        Entry { router: Router::new().route("/echo", axum::routing::post(handler)) }
+    }
+
+    pub async fn serve(mut self, mut request: Request) -> Response {
+        let started = Instant::now();
+        let id = request_id(&request);
+        request.extensions_mut().insert(id.clone());
+        trim_slash(request.uri_mut());
+        let method = request.method().clone();
+        let mut response = match self.router.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
+            let allow = response.headers().get(ALLOW).cloned();
+            response =
+                Error::method_not_allowed(allow.unwrap_or(HeaderValue::from_static(""))).respond(id.text());
+        }
+        tracing::debug!(
+            requestId = id.text(),
+            %method,
+            status = response.status().as_u16(),
+            durationMs = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "request"
+        );
+        response.headers_mut().insert(REQUEST_ID, id.0);
+        response
+    }
+}
+
+fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
+    let app = app.clone();
+    let (path, filter) = (route.path, route.filter());
+    let handler = move |params: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
+                        request: Request| {
+        let (app, route) = (app.clone(), route.clone());
+        async move {
+            let id = id_of(&request);
+            let params = params.map(|params| params.iter().map(|(k, v)| (k.into(), v.into())).collect());
+            match run(app, &route, params.unwrap_or_default(), request).await {
+                Ok(response) => response,
+                Err(error) => error.respond(id.text()),
+            }
+        }
+    };
+    router.route(path, axum::routing::on(filter, handler))
+}
+
+/// Everything between routing and the handler.
+async fn run(
+    app: Arc<App>,
+    route: &Route,
+    params: Vec<(Arc<str>, Arc<str>)>,
+    request: Request<Body>,
+) -> Result<Response, Error> {
+    let (head, body) = request.into_parts();
+    let call = Call { limit: route.limit.bytes(&app.limits), app: app.clone(), head, params, body };
+    call.check_length()?;
+    let authorization = call.head.headers.get(axum::http::header::AUTHORIZATION).cloned();
+    let authorization = authorization.as_ref().map(HeaderValue::as_bytes);
+    let rate = |caller: &Caller| match route.rate {
+        Some((scope, operation)) => app.check_rate(caller, scope, operation),
+        None => Ok(()),
+    };
+    match &route.endpoint {
+        Endpoint::Open(handler) => handler(call).await,
+        Endpoint::Any(handler) => handler(call, app.gate.any(authorization).await?).await,
+        Endpoint::Producer(handler) => {
+            let caller = app.gate.producer(authorization).await?;
+            rate(&caller.0)?;
+            handler(call, caller).await
+        }
+        Endpoint::Worker(scope, handler) => {
+            let caller = app.gate.worker(authorization, *scope).await?;
+            rate(&caller.0)?;
+            handler(call, caller).await
+        }
+        Endpoint::Admin(handler) => {
+            let caller = app.gate.admin(authorization).await?;
+            rate(&caller.0)?;
+            handler(call, caller).await
+        }
+    }
+}
+
+fn id_of(request: &Request) -> RequestId {
+    let known = request.extensions().get::<RequestId>().cloned();
+    known.unwrap_or_else(|| RequestId(HeaderValue::from_static("")))
+}
+
+/// The caller's own id if it is one, else 32 random hex digits.
+fn request_id(request: &Request) -> RequestId {
+    let given = request.headers().get(REQUEST_ID).filter(|value| {
+        (1..=REQUEST_ID_BYTES).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic)
+    });
+    let random = || {
+        let text = format!("{:032x}", rand::random::<u128>());
+        HeaderValue::from_str(&text).expect("hex digits make a header value")
+    };
+    RequestId(given.cloned().unwrap_or_else(random))
+}
+
+/// One trailing slash is ignored.
+fn trim_slash(uri: &mut Uri) {
+    let path = uri.path();
+    if path.len() < 2 || !path.ends_with('/') || path.ends_with("//") {
+        return;
+    }
+    let path = &path[..path.len() - 1];
+    let trimmed = match uri.query() {
+        Some(query) => Uri::builder().path_and_query(format!("{path}?{query}")).build(),
+        None => Uri::builder().path_and_query(path).build(),
+    };
+    if let Ok(trimmed) = trimmed {
+        *uri = trimmed;
+    }
+}

@@ -1,0 +1,137 @@
+//! What producers send: creates and reads.
+
+use super::call::{Call, parse};
+use super::error::Error;
+use super::{reply, show};
+use crate::auth::{Producer, Reader};
+use crate::broker;
+use crate::stamp;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use codeq_api::json;
+use codeq_api::task::{CreateBatch, CreateBody, CreatedItem, Finished, Results};
+use codeq_queue::create::{CreateRequest, merge_keys};
+use codeq_queue::{Refusal, limits};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Longest wait for a result.
+const RESULT_WAIT: i64 = 60;
+
+pub async fn create(mut call: Call, producer: Producer) -> Result<Response, Error> {
+    let text = call.read().await?;
+    let body: CreateBody<'_> = parse(&text)?;
+    if body.payload.is_none() {
+        return Err(Refusal::InvalidBody.into());
+    }
+    let key = merge_keys(body.idempotency_key.as_deref(), call.header("idempotency-key"));
+    let asked = request(&producer.0.tenant, CreateBody { idempotency_key: None, ..body })
+        .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
+    let created = call.broker()?.create(vec![asked]).await.pop().expect("one item, one answer")?;
+    let mut response = reply::json(StatusCode::ACCEPTED, &show::task(&created.task, &call.app.stamp));
+    if created.is_replay {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response, Error> {
+    let text = call.read().await?;
+    let batch: CreateBatch<'_> = parse(&text)?;
+    let items = within_batch(batch.tasks)?;
+    let asked = items.iter().map(|item| {
+        let body: CreateBody<'_> = json::read_checked(item.get()).map_err(|_| Refusal::InvalidBody)?;
+        request(&producer.0.tenant, body)
+    });
+    let created = call.broker()?.create(asked.collect()).await;
+    if let Some(failure) = common_failure(&created) {
+        return Err(failure);
+    }
+    let results = created.iter().map(|item| match item {
+        Ok(created) => CreatedItem {
+            task: Some(show::task(&created.task, &call.app.stamp)),
+            replayed: created.is_replay,
+            error: None,
+            code: None,
+        },
+        Err(error) => {
+            let error = Error::from(error.clone());
+            CreatedItem {
+                task: None,
+                replayed: false,
+                error: Some(error.text),
+                code: Some(error.code.into()),
+            }
+        }
+    });
+    Ok(reply::ok(&Results { results: results.collect() }))
+}
+
+/// What the rules have to check. A missing payload is `null`, which only batches let through.
+fn request(tenant: &Arc<str>, body: CreateBody<'_>) -> Result<CreateRequest, Refusal> {
+    let run_at = match body.run_at.as_deref().filter(|text| !text.is_empty()) {
+        Some(text) => Some(stamp::parse(text).ok_or(Refusal::InvalidRunAt)?),
+        None => None,
+    };
+    Ok(CreateRequest {
+        tenant: tenant.clone(),
+        command: body.command.ok_or(Refusal::InvalidBody)?,
+        payload: body.payload.map_or("null", RawValue::get).to_owned(),
+        priority: body.priority.unwrap_or(0),
+        webhook: body.webhook,
+        headers: body.headers.unwrap_or_default().0,
+        max_attempts: body.max_attempts.unwrap_or(0),
+        idempotency_key: body.idempotency_key,
+        run_at,
+        delay_seconds: body.delay_seconds.unwrap_or(0),
+        trace_parent: None,
+        trace_state: None,
+    })
+}
+
+/// The items of a batch that is neither empty nor too long.
+pub fn within_batch<T>(items: Option<Vec<T>>) -> Result<Vec<T>, Refusal> {
+    let items = items.filter(|items| !items.is_empty()).ok_or(Refusal::InvalidBody)?;
+    match items.len() > limits::BATCH {
+        true => Err(Refusal::BatchTooLarge(limits::BATCH)),
+        false => Ok(items),
+    }
+}
+
+/// The failure that hit every item; then it is the answer of the whole batch.
+pub fn common_failure<T>(items: &broker::Items<T>) -> Option<Error> {
+    let is_failed = |item: &Result<T, broker::Error>| matches!(item, Err(broker::Error::Failed(_)));
+    match items.first() {
+        Some(Err(error)) if items.iter().all(is_failed) => Some(error.clone().into()),
+        _ => None,
+    }
+}
+
+pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
+    let found = call.broker()?.get(&reader.0.tenant, call.param("id")).await;
+    let task = found.map_err(|error| Error::from(error).saying("task_not_found", "not found"))?;
+    Ok(reply::ok(&show::task(&task, &call.app.stamp)))
+}
+
+pub async fn result(call: Call, reader: Reader) -> Result<Response, Error> {
+    let seconds = call.query("waitSeconds").and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+    let wait = wait(seconds, RESULT_WAIT);
+    let ended = call.broker()?.result(&reader.0.tenant, call.param("id"), wait).await;
+    let (task, record) =
+        ended.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
+    let stamp = &call.app.stamp;
+    Ok(reply::ok(&Finished { result: show::record(task.id, &record, stamp), task: show::task(&task, stamp) }))
+}
+
+/// Nothing or less is no wait, more than `most` is `most`.
+pub fn wait(seconds: i64, most: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds.clamp(0, most)).unwrap_or(0))
+}
+
+pub async fn artifact(call: Call, reader: Reader) -> Result<Response, Error> {
+    let found = call.broker()?.get(&reader.0.tenant, call.param("id")).await;
+    found.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
+    Err(Refusal::ArtifactNotFound.into())
+}

@@ -1,0 +1,170 @@
+//! The route table: the whole surface in one place.
+
+use super::call::Call;
+use super::error::Error;
+use super::{Limits, admin, docs, health, produce, subscribe, work};
+use crate::auth::{Admin, Producer, Reader, Scope, Worker};
+use crate::rate::RateScope;
+use axum::http::Method;
+use axum::response::Response;
+use axum::routing::MethodFilter;
+use std::pin::Pin;
+
+type Reply = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Handler<C> = Box<dyn Fn(Call, C) -> Reply + Send + Sync>;
+
+/// What a caller must be. A handler's argument states the right it needs.
+pub enum Endpoint {
+    /// No token.
+    Open(Box<dyn Fn(Call) -> Reply + Send + Sync>),
+    /// Any valid token.
+    Any(Handler<Reader>),
+    Producer(Handler<Producer>),
+    Worker(Scope, Handler<Worker>),
+    Admin(Handler<Admin>),
+}
+
+/// Which bound of [`Limits`] the body has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyLimit {
+    Body,
+    Submit,
+    Topic,
+}
+
+/// Bytes of a topic's policy.
+const TOPIC_BYTES: usize = 1024 * 1024;
+
+impl BodyLimit {
+    pub fn bytes(self, limits: &Limits) -> usize {
+        match self {
+            BodyLimit::Body => limits.body,
+            BodyLimit::Submit => limits.submit,
+            BodyLimit::Topic => TOPIC_BYTES,
+        }
+    }
+}
+
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
+    pub limit: BodyLimit,
+    pub rate: Option<(RateScope, &'static str)>,
+    pub endpoint: Endpoint,
+}
+
+impl Route {
+    fn new(method: Method, path: &'static str, endpoint: Endpoint) -> Route {
+        Route { method, path, limit: BodyLimit::Body, rate: None, endpoint }
+    }
+
+    fn rated(self, scope: RateScope, operation: &'static str) -> Route {
+        Route { rate: Some((scope, operation)), ..self }
+    }
+
+    fn limited(self, limit: BodyLimit) -> Route {
+        Route { limit, ..self }
+    }
+
+    pub fn filter(&self) -> MethodFilter {
+        MethodFilter::try_from(self.method.clone()).expect("the table holds plain methods")
+    }
+
+    /// The right, in words: `none`, `any`, `producer`, `admin`, or the scope of a worker route.
+    pub fn right(&self) -> &'static str {
+        match &self.endpoint {
+            Endpoint::Open(_) => "none",
+            Endpoint::Any(_) => "any",
+            Endpoint::Producer(_) => "producer",
+            Endpoint::Worker(scope, _) => scope.word(),
+            Endpoint::Admin(_) => "admin",
+        }
+    }
+}
+
+fn get(path: &'static str, endpoint: Endpoint) -> Route {
+    Route::new(Method::GET, path, endpoint)
+}
+
+fn post(path: &'static str, endpoint: Endpoint) -> Route {
+    Route::new(Method::POST, path, endpoint)
+}
+
+fn boxed<C, F>(handler: impl Fn(Call, C) -> F + Send + Sync + 'static) -> Handler<C>
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Box::new(move |call, caller| Box::pin(handler(call, caller)))
+}
+
+fn open<F>(handler: impl Fn(Call) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Open(Box::new(move |call| Box::pin(handler(call))))
+}
+
+fn any<F>(handler: impl Fn(Call, Reader) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Any(boxed(handler))
+}
+
+fn producer<F>(handler: impl Fn(Call, Producer) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Producer(boxed(handler))
+}
+
+fn worker<F>(scope: Scope, handler: impl Fn(Call, Worker) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Worker(scope, boxed(handler))
+}
+
+fn admin<F>(handler: impl Fn(Call, Admin) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Admin(boxed(handler))
+}
+
+pub fn table() -> Vec<Route> {
+    use Scope::{Abandon, Claim, Heartbeat, Nack, Result, Subscribe};
+    vec![
+        post("/v1/codeq/tasks", producer(produce::create)).rated(RateScope::Producer, "create_task"),
+        post("/v1/codeq/tasks/batch", producer(produce::create_batch))
+            .rated(RateScope::Producer, "create_task"),
+        post("/v1/codeq/tasks/claim", worker(Claim, work::claim)).rated(RateScope::Worker, "claim"),
+        post("/v1/codeq/tasks/claim/batch", worker(Claim, work::claim_batch))
+            .rated(RateScope::Worker, "claim"),
+        post("/v1/codeq/tasks/{id}/heartbeat", worker(Heartbeat, work::heartbeat)),
+        post("/v1/codeq/tasks/{id}/abandon", worker(Abandon, work::abandon)),
+        post("/v1/codeq/tasks/{id}/nack", worker(Nack, work::nack)),
+        post("/v1/codeq/tasks/{id}/result", worker(Result, work::submit)).limited(BodyLimit::Submit),
+        post("/v1/codeq/tasks/batch/results", worker(Result, work::submit_batch)).limited(BodyLimit::Submit),
+        get("/v1/codeq/tasks/{id}", any(produce::get)),
+        get("/v1/codeq/tasks/{id}/result", any(produce::result)),
+        get("/v1/codeq/tasks/{id}/artifacts/{name}", any(produce::artifact)),
+        post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
+        post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
+        get("/v1/codeq/raft/status", any(health::raft_status)),
+        get("/v1/codeq/admin/queues", admin(admin::queues)),
+        get("/v1/codeq/admin/queues/{command}", admin(admin::queue)),
+        post("/v1/codeq/admin/tasks/cleanup", admin(admin::cleanup)).rated(RateScope::Admin, "cleanup"),
+        Route::new(Method::PUT, "/v1/codeq/admin/topics/{topicName}", admin(admin::put_topic))
+            .limited(BodyLimit::Topic),
+        get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
+        Route::new(Method::DELETE, "/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        get("/healthz", open(health::live)),
+        get("/livez", open(health::live)),
+        get("/readyz", open(health::ready)),
+        get("/openapi.json", open(docs::openapi)),
+        get("/docs", open(docs::page)),
+        get("/docs/docs.css", open(docs::style)),
+        get("/docs/docs.js", open(docs::script)),
+    ]
+}

@@ -1,0 +1,58 @@
+//! How the things of the rules look on the wire.
+
+use crate::stamp::{Stamp, utc_seconds};
+use codeq_api::task::{ArtifactOut, ResultRecord, Task};
+use codeq_queue::{Body, TaskId};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+fn text(optional: &Option<Box<str>>) -> Cow<'_, str> {
+    Cow::Borrowed(optional.as_deref().unwrap_or_default())
+}
+
+pub fn task<'a>(task: &'a codeq_queue::Task, stamp: &Stamp) -> Task<'a> {
+    let body: &Body = &task.body;
+    let lease = task.state.lease();
+    let result_key = match task.has_result() {
+        true => format!("codeq/results/{}", task.id),
+        false => String::new(),
+    };
+    Task {
+        id: task.id.to_string().into(),
+        command: Cow::Borrowed(&body.command),
+        payload: Cow::Borrowed(&body.payload),
+        priority: task.priority,
+        webhook: text(&body.webhook),
+        trace_parent: text(&body.trace_parent),
+        trace_state: text(&body.trace_state),
+        headers: Cow::Borrowed(&body.headers),
+        status: task.state.status().word().into(),
+        last_known_location: task.state.place().word().into(),
+        worker_id: lease.map_or(Cow::Borrowed(""), |lease| Cow::Borrowed(&lease.owner.worker_id)),
+        lease_until: lease.map_or(Cow::Borrowed(""), |lease| utc_seconds(lease.until).into()),
+        attempts: task.attempts,
+        refunds: task.refunds,
+        max_attempts: task.max_attempts,
+        error: Cow::Borrowed(task.error.as_deref().unwrap_or_default()),
+        result_key: result_key.into(),
+        tenant_id: Cow::Borrowed(&body.tenant),
+        created_at: stamp.text(task.created_at).into(),
+        updated_at: stamp.text(task.updated_at).into(),
+    }
+}
+
+pub fn record<'a>(id: TaskId, record: &'a codeq_queue::ResultRecord, stamp: &Stamp) -> ResultRecord<'a> {
+    let result: Option<&RawValue> = record.result.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let artifacts = record.artifacts.iter();
+    ResultRecord {
+        task_id: id.to_string().into(),
+        status: record.status.word().into(),
+        result: result.map(Cow::Borrowed),
+        error: record.error.as_deref().map(Cow::Borrowed),
+        failure_reason: record.failure_reason.map(|reason| reason.word().into()),
+        artifacts: artifacts
+            .map(|artifact| ArtifactOut { name: (&*artifact.name).into(), url: (&*artifact.url).into() })
+            .collect(),
+        completed_at: stamp.text(record.completed_at).into(),
+    }
+}

@@ -1,0 +1,70 @@
+//! Opening the store that the configuration names.
+
+use crate::config::{Config, Persistence};
+use crate::stamp::Stamp;
+use codeq_queue::Store;
+use codeq_store::local::{self, Durability, LocalOptions};
+use codeq_store::memory::{self, MemoryOptions};
+use codeq_store::{Clock, Rules, SystemClock};
+use std::sync::Arc;
+
+/// The error is the text of `init app`.
+pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
+    let persistence = config.persistence.clone();
+    let rules = rules(config);
+    let opening =
+        tokio::task::spawn_blocking(move || open_blocking(persistence, rules, Arc::new(SystemClock)));
+    let store = opening.await.map_err(|error| error.to_string())??;
+    let queues = store.queues(None).await.map_err(|failure| failure.to_string())?;
+    let tasks: u64 = queues.iter().map(|queue| queue.ready_total() + queue.delayed + queue.in_progress).sum();
+    let (shards, durability) = match &config.persistence {
+        Persistence::Embedded(embedded) => (embedded.num_shards, word(embedded.durability)),
+        _ => (1, "none"),
+    };
+    tracing::info!(provider = config.persistence.name(), shards, durability, tasks, "store opened");
+    Ok(store)
+}
+
+fn word(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Fsync => "fsync",
+        Durability::Os => "os",
+    }
+}
+
+fn rules(config: &Config) -> Rules {
+    let stamp = Stamp::new(config.timezone.clone());
+    Rules {
+        backoff: config.tasks.backoff,
+        retention: config.tasks.retention,
+        dead_retention: config.tasks.dlq_retention,
+        cleanup_interval: config.tasks.cleanup_interval,
+        callbacks: config.webhooks.enabled,
+        stamp: Arc::new(move |time| stamp.text(time)),
+    }
+}
+
+fn open_blocking(
+    persistence: Persistence,
+    rules: Rules,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Store>, String> {
+    match persistence {
+        Persistence::Memory => {
+            tracing::warn!("memory store: data is lost on exit");
+            let store = memory::open(MemoryOptions { rules, shards: 1, clock });
+            Ok(store.map_err(|error| error.to_string())?)
+        }
+        Persistence::Embedded(embedded) => {
+            let options = LocalOptions {
+                rules,
+                clock,
+                shards: embedded.num_shards,
+                durability: embedded.durability,
+                ..LocalOptions::new(embedded.path)
+            };
+            Ok(local::open(options).map_err(|error| error.to_string())?)
+        }
+        Persistence::Kvrocks(_) => Err("kvrocks: this build has no Kvrocks store".into()),
+    }
+}
