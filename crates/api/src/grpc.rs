@@ -1,0 +1,11 @@
+//! The gRPC messages and services, generated from `proto/`.
+
+pub mod producer {
+    #![allow(clippy::all, unused_qualifications, reason = "generated")]
+    tonic::include_proto!("producerpb");
+}
+
+pub mod worker {
+    #![allow(clippy::all, unused_qualifications, reason = "generated")]
+    tonic::include_proto!("workerpb");
+}

@@ -1,0 +1,160 @@
+//! A server process of its own for every test, and a client that tells everything about an answer.
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+
+/// The token of `codeq dev`: producer, admin and worker of tenant `dev-tenant`.
+pub const DEV_TOKEN: &str = "dev-token";
+
+/// A server that is killed when the test ends.
+pub struct Server {
+    pub base: String,
+    pub directory: TempDir,
+    child: Child,
+    arguments: Vec<String>,
+    client: reqwest::Client,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+    /// Null if the body is not JSON.
+    pub json: Value,
+}
+
+impl Server {
+    /// `codeq dev` on a free port with its data in a directory of its own.
+    pub fn dev() -> Server {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let data = path(&directory.path().join("data"));
+        Server::launch(directory, vec!["dev".into(), "--port".into(), "0".into(), "--data-dir".into(), data])
+    }
+
+    /// `codeq serve` with this configuration. `port`, `bindAddress` and the data directory are filled in
+    /// unless given.
+    pub fn serve(mut config: Value) -> Server {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let keys = config.as_object_mut().expect("a configuration is an object");
+        keys.entry("port").or_insert(0.into());
+        keys.entry("bindAddress").or_insert("127.0.0.1".into());
+        let data = path(&directory.path().join("data"));
+        keys.entry("persistenceConfig").or_insert(serde_json::json!({"path": data}));
+        let file = directory.path().join("config.yaml");
+        std::fs::write(&file, config.to_string()).expect("the directory is ours");
+        Server::launch(directory, vec!["serve".into(), "--config".into(), path(&file)])
+    }
+
+    fn launch(directory: TempDir, arguments: Vec<String>) -> Server {
+        let (child, base) = launch(&arguments);
+        Server { base, directory, child, arguments, client: client() }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server was ours");
+    }
+
+    /// SIGTERM, and how the process ended.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.child.wait().expect("the server was ours")
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(sent.expect("kill is there").success());
+    }
+
+    /// The same server on the same data, on another port.
+    pub fn start_again(&mut self) {
+        (self.child, self.base) = launch(&self.arguments);
+    }
+
+    pub async fn get(&self, path: &str, token: &str) -> Answer {
+        self.send(reqwest::Method::GET, path, Some(token), None).await
+    }
+
+    pub async fn post(&self, path: &str, token: &str, body: Value) -> Answer {
+        self.send(reqwest::Method::POST, path, Some(token), Some(body.to_string().into_bytes())).await
+    }
+
+    /// Any request; `path` begins with a slash.
+    pub async fn send(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<Vec<u8>>,
+    ) -> Answer {
+        let mut request = self.request(method, path);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        answer(request).await
+    }
+
+    /// A request to be completed by the test; see [`answer`].
+    pub fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.expect("the server answers");
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.expect("the answer is complete");
+    let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+    Answer { status, headers, text, json }
+}
+
+fn client() -> reqwest::Client {
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    client.build().expect("a plain client")
+}
+
+fn path(path: &Path) -> String {
+    path.to_str().expect("temporary directories have plain names").to_owned()
+}
+
+/// Starts the binary and waits until it says where it listens.
+fn launch(arguments: &[String]) -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
+    command.env_clear().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let base = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        if let Some((_, base)) = line.split_once("[OK] codeQ dev listening on ") {
+            return Some(base.to_owned());
+        }
+        let event: Value = serde_json::from_str(&line).ok()?;
+        (event["msg"] == "listening")
+            .then(|| format!("http://{}", event["addr"].as_str().unwrap_or_default()))
+    });
+    // Whatever it says later must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, base.expect("the server starts; its errors are above"))
+}
