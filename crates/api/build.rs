@@ -5,9 +5,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={root}");
     let files = ["producer.proto", "worker.proto"].map(|file| format!("{root}/{file}"));
     let descriptors = protox::compile(&files, [root])?;
-    tonic_prost_build::configure()
-        .bytes(".")
-        .compile_well_known_types(false)
-        .compile_fds(descriptors)?;
+    tonic_prost_build::configure().bytes(".").compile_well_known_types(false).compile_fds(descriptors)?;
     Ok(())
 }

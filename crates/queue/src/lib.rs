@@ -9,6 +9,7 @@
 pub mod attempt;
 pub mod create;
 pub mod delivery;
+pub mod event;
 pub mod id;
 pub mod lease;
 pub mod limits;
@@ -25,6 +26,7 @@ pub mod topic;
 pub use attempt::{Attempt, AttemptOutcome};
 pub use create::{Delay, NewTask};
 pub use delivery::{Delivery, DeliveryState};
+pub use event::{Event, Observer};
 pub use id::TaskId;
 pub use lease::{Lease, Owner};
 pub use queue::{Commands, QueueKey, QueueStats};

@@ -7,6 +7,7 @@ pub mod auth;
 pub mod broker;
 pub mod config;
 pub mod http;
+mod metrics;
 pub mod rate;
 pub mod stamp;
 mod stores;
@@ -14,9 +15,11 @@ pub mod telemetry;
 
 use auth::{Gate, GateOptions, ProviderConfig};
 use broker::{Broker, Settings};
-use codeq_queue::Store;
+use codeq_queue::{Observer, Store};
 use codeq_store::{Clock, SystemClock};
-use config::{AuthProvider, Config};
+use config::{AuthProvider, Config, ListenAddress};
+use http::Listening;
+use metrics::Metrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +32,8 @@ pub use stores::open_store;
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the store may take to close after that.
 const CLOSE: Duration = Duration::from_secs(5);
+/// Connections to the metrics port.
+const SCRAPERS: usize = 64;
 /// File handles that are not for connections.
 const RESERVED_FILES: u64 = 256;
 
@@ -52,7 +57,7 @@ pub struct Ready {
 /// is unavailable; then `ready` is called and work is taken.
 pub async fn run(
     config: Config,
-    store: impl Future<Output = Result<Arc<dyn Store>, String>>,
+    store: impl AsyncFnOnce(Observer) -> Result<Arc<dyn Store>, String>,
     ready: impl FnOnce(&Ready),
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), ServeError> {
@@ -60,15 +65,16 @@ pub async fn run(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let draining = CancellationToken::new();
     let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
-    let app = Arc::new(http::App::new(&config, gate, clock.clone(), draining.clone()));
-    let listener = http::bind(&config.listen).await;
-    let listener =
-        listener.map_err(|error| ServeError::Init(format!("cannot listen on {}: {error}", config.listen)))?;
-    let listening = http::listen(listener, http::Entry::new(app.clone()), connections)
-        .map_err(|error| ServeError::Http(error.to_string()))?;
+    let metrics = Arc::new(Metrics::new());
+    let app = Arc::new(http::App::new(&config, gate, metrics.clone(), clock.clone(), draining.clone()));
+    let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
+    let scraped = match &config.metrics {
+        Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
+        None => None,
+    };
     tokio::pin!(shutdown);
     let store = tokio::select! {
-        store = store => store.map_err(ServeError::Init)?,
+        store = store(Arc::new(move |events| metrics.observe(events))) => store.map_err(ServeError::Init)?,
         _ = &mut shutdown => return Ok(()),
     };
     let broker = Arc::new(Broker::new(store, clock, settings(&config), draining.clone()));
@@ -80,12 +86,23 @@ pub async fn run(
     tracing::info!(signal, "shutting down");
     draining.cancel();
     listening.drain(DRAIN).await;
+    drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
         Ok(closed) => closed.map_err(|failure| ServeError::Http(format!("closing the store: {failure}"))),
         Err(_) => {
             Err(ServeError::Http("the store did not close in time; it recovers at the next start".into()))
         }
     }
+}
+
+async fn listen(
+    address: &ListenAddress,
+    entry: http::Entry,
+    connections: usize,
+) -> Result<Listening, ServeError> {
+    let refused = |error| ServeError::Init(format!("cannot listen on {address}: {error}"));
+    let listener = http::bind(address).await.map_err(refused)?;
+    http::listen(listener, entry, connections).map_err(refused)
 }
 
 fn gate_options(config: &Config, clock: Arc<dyn Clock>) -> GateOptions {

@@ -2,18 +2,17 @@
 
 use crate::config::{Config, Persistence};
 use crate::stamp::Stamp;
-use codeq_queue::Store;
+use codeq_queue::{Observer, Store};
 use codeq_store::local::{self, Durability, LocalOptions};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Clock, Rules, SystemClock};
 use std::sync::Arc;
 
 /// The error is the text of `init app`.
-pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
+pub async fn open_store(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
     let persistence = config.persistence.clone();
     let rules = rules(config);
-    let opening =
-        tokio::task::spawn_blocking(move || open_blocking(persistence, rules, Arc::new(SystemClock)));
+    let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, observer));
     let store = opening.await.map_err(|error| error.to_string())??;
     let queues = store.queues(None).await.map_err(|failure| failure.to_string())?;
     let tasks: u64 = queues.iter().map(|queue| queue.ready_total() + queue.delayed + queue.in_progress).sum();
@@ -47,18 +46,20 @@ fn rules(config: &Config) -> Rules {
 fn open_blocking(
     persistence: Persistence,
     rules: Rules,
-    clock: Arc<dyn Clock>,
+    observer: Observer,
 ) -> Result<Arc<dyn Store>, String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let observer = Some(observer);
     match persistence {
         Persistence::Memory => {
-            tracing::warn!("memory store: data is lost on exit");
-            let store = memory::open(MemoryOptions { rules, shards: 1, clock });
+            let store = memory::open(MemoryOptions { rules, shards: 1, clock, observer });
             Ok(store.map_err(|error| error.to_string())?)
         }
         Persistence::Embedded(embedded) => {
             let options = LocalOptions {
                 rules,
                 clock,
+                observer,
                 shards: embedded.num_shards,
                 durability: embedded.durability,
                 ..LocalOptions::new(embedded.path)

@@ -4,13 +4,14 @@
 use crate::clock::Clock;
 use crate::local::{self, Durability, Parts};
 use crate::rules::Rules;
-use codeq_queue::Store;
+use codeq_queue::{Observer, Store};
 use std::sync::Arc;
 
 pub struct MemoryOptions {
     pub rules: Rules,
     pub shards: u32,
     pub clock: Arc<dyn Clock>,
+    pub observer: Option<Observer>,
 }
 
 pub fn open(options: MemoryOptions) -> std::io::Result<Arc<dyn Store>> {
@@ -21,6 +22,7 @@ pub fn open(options: MemoryOptions) -> std::io::Result<Arc<dyn Store>> {
         shards: options.shards,
         clock: options.clock,
         durability: Durability::Os,
+        observer: options.observer,
         ..local::LocalOptions::new("")
     };
     let store = local::assemble(local, parts).map_err(std::io::Error::other)?;

@@ -154,7 +154,7 @@ impl Target {
         let rules = rules(retention_seconds);
         let durability = if name == "local-os" { Durability::Os } else { Durability::Fsync };
         if name == "memory" {
-            let options = MemoryOptions { rules, shards: 1, clock: Arc::new(SystemClock) };
+            let options = MemoryOptions { rules, shards: 1, clock: Arc::new(SystemClock), observer: None };
             return Ok(Target { store: memory::open(options)?, local: None });
         }
         let local = local::open(LocalOptions { rules, durability, ..LocalOptions::new(directory) })?;

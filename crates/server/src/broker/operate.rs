@@ -2,15 +2,15 @@
 
 use super::{Broker, Error};
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
-use codeq_queue::{QueueKey, QueueStats, Refusal, Time};
+use codeq_queue::{Failure, QueueKey, QueueStats, Refusal, Time};
 use std::sync::Arc;
 
 /// Tasks removed by one cleanup when no limit, or nothing positive, is asked for.
 const CLEANUP_LIMIT: usize = 1000;
 
 impl Broker {
-    pub async fn queues(&self, tenant: Option<Arc<str>>) -> Result<Vec<QueueStats>, Error> {
-        Ok(self.store.queues(tenant).await?)
+    pub async fn queues(&self, tenant: Option<Arc<str>>) -> Result<Vec<QueueStats>, Failure> {
+        self.store.queues(tenant).await
     }
 
     /// Zeros if nothing is known of it.

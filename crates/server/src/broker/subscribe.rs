@@ -2,8 +2,8 @@
 
 use super::{Broker, Error};
 use crate::auth::{Caller, EventTypes};
-use codeq_queue::Refusal;
 use codeq_queue::subscription::{DeliveryMode, NewSubscription, Subscription};
+use codeq_queue::{Failure, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,11 @@ impl Broker {
             min_interval,
         };
         Ok(self.store.subscribe(subscription).await??)
+    }
+
+    /// Every subscription that has not expired.
+    pub async fn subscriptions(&self) -> Result<Vec<Subscription>, Failure> {
+        self.store.subscriptions().await
     }
 
     /// Moves the end of a living subscription to `ttl_seconds` from now.

@@ -12,12 +12,6 @@ use codeq_queue::Refusal;
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
-
-/// A sender has this long to begin, and then has to send at least [`BODY_RATE`] bytes a second.
-const BODY_GRACE: Duration = Duration::from_secs(10);
-const BODY_RATE: u64 = 16 * 1024;
 
 pub struct Call {
     pub app: Arc<App>,
@@ -61,33 +55,26 @@ impl Call {
         }
     }
 
-    /// The whole body, within its limit and in reasonable time.
+    /// The whole body, within its limit. One that came in one piece is not copied.
     pub async fn read(&mut self) -> Result<Bytes, Error> {
         let mut body = std::mem::take(&mut self.body);
-        let started = Instant::now();
         let mut first = Bytes::new();
-        let mut rest = BytesMut::new();
-        let mut received = 0usize;
-        loop {
-            let allowance = BODY_GRACE + Duration::from_secs(received as u64 / BODY_RATE);
-            let frame = tokio::time::timeout_at(started + allowance, body.frame()).await;
-            let Some(frame) = frame.map_err(|_| Refusal::InvalidBody)? else { break };
+        let mut all = BytesMut::new();
+        while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| Refusal::InvalidBody)?.into_data() else { continue };
-            received += data.len();
-            if received > self.limit {
+            if first.len().max(all.len()) + data.len() > self.limit {
                 return Err(Error::body_too_large());
             }
-            match received == data.len() {
-                true => first = data,
-                false => {
-                    if rest.is_empty() {
-                        rest.extend_from_slice(&first);
-                    }
-                    rest.extend_from_slice(&data);
-                }
+            if first.is_empty() {
+                first = data;
+                continue;
             }
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
         }
-        Ok(if rest.is_empty() { first } else { rest.freeze() })
+        Ok(if all.is_empty() { first } else { all.freeze() })
     }
 }
 

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::error::Error;
 use super::{App, reply};
 use crate::auth::Reader;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use codeq_api::admin::{HealthBody, RaftStatus};
 use codeq_queue::store::Health;
@@ -35,6 +35,19 @@ fn obstacle(app: &App) -> Option<&'static str> {
         Some(Health::Ready) => None,
         Some(_) => Some("store"),
     }
+}
+
+pub async fn metrics(call: Call) -> Result<Response, Error> {
+    match call.app.has_metrics_port {
+        true => Err(Error::route_not_found()),
+        false => render_metrics(&call.app).await,
+    }
+}
+
+pub async fn render_metrics(app: &App) -> Result<Response, Error> {
+    let text = app.metrics.render(app.broker()).await?;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    Ok(reply::with_type(StatusCode::OK, kind, text))
 }
 
 /// The original could run as a cluster of its own; this one leaves that to the store.

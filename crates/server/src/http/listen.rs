@@ -1,7 +1,7 @@
 //! Accepting connections, and ending them in good order.
 
 use super::Entry;
-use super::watched::Watched;
+use super::watched::{PacedBody, Watched};
 use crate::config::ListenAddress;
 use axum::body::Body;
 use hyper::server::conn::http1;
@@ -100,10 +100,10 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
     let _ = stream.set_nodelay(true);
     let (stream, pace) = Watched::new(stream);
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        pace.head_is_complete();
         let (entry, pace) = (entry.clone(), pace.clone());
         async move {
-            let response = entry.serve(request.map(Body::new)).await;
+            let request = request.map(|body| Body::new(PacedBody::new(body, pace.clone())));
+            let response = entry.serve(request).await;
             pace.is_answered();
             Ok::<_, Infallible>(response)
         }

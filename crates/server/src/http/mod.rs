@@ -22,6 +22,7 @@ pub use listen::{Listening, bind, listen};
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
 use axum::Router;
@@ -54,6 +55,9 @@ pub struct App {
     rates: Rates,
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
+    pub metrics: Arc<Metrics>,
+    /// `/metrics` has a port of its own.
+    pub has_metrics_port: bool,
 }
 
 /// Most bytes of a request body.
@@ -80,8 +84,16 @@ impl RequestId {
 }
 
 impl App {
-    pub fn new(config: &Config, gate: Gate, clock: Arc<dyn Clock>, draining: CancellationToken) -> App {
+    pub fn new(
+        config: &Config,
+        gate: Gate,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+        draining: CancellationToken,
+    ) -> App {
         App {
+            metrics,
+            has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
             gate,
             stamp: Stamp::new(config.timezone.clone()),
@@ -121,7 +133,10 @@ impl App {
             RateScope::Webhook => return Ok(()),
         };
         let taken = buckets.take(&caller.token_hash, self.now());
-        taken.map_err(|seconds| Error::rate_limited(scope, operation, seconds))
+        taken.map_err(|seconds| {
+            self.metrics.rate_limited(scope, operation);
+            Error::rate_limited(scope, operation, seconds)
+        })
     }
 }
 
@@ -141,6 +156,20 @@ impl Entry {
             Error::route_not_found().respond(id_of(&request).text())
         });
         Entry { router }
+    }
+
+    /// The port that only metrics are read from.
+    pub fn metrics(app: Arc<App>) -> Entry {
+        let handler = move |request: Request| {
+            let app = app.clone();
+            async move {
+                let rendered = health::render_metrics(&app).await;
+                rendered.unwrap_or_else(|error| error.respond(id_of(&request).text()))
+            }
+        };
+        let not_found =
+            |request: Request| async move { Error::route_not_found().respond(id_of(&request).text()) };
+        Entry { router: Router::new().route("/metrics", axum::routing::get(handler)).fallback(not_found) }
     }
 
     /// The same stack with nothing behind it: gives every body back. What benches compare with.

@@ -162,6 +162,7 @@ pub fn table() -> Vec<Route> {
         get("/healthz", open(health::live)),
         get("/livez", open(health::live)),
         get("/readyz", open(health::ready)),
+        get("/metrics", open(health::metrics)),
         get("/openapi.json", open(docs::openapi)),
         get("/docs", open(docs::page)),
         get("/docs/docs.css", open(docs::style)),

@@ -17,6 +17,11 @@ pub fn task<'a>(task: &'a codeq_queue::Task, stamp: &Stamp) -> Task<'a> {
         true => format!("codeq/results/{}", task.id),
         false => String::new(),
     };
+    let created_at: Cow<'_, str> = stamp.text(task.created_at).into();
+    let updated_at = match task.updated_at == task.created_at {
+        true => created_at.clone(),
+        false => stamp.text(task.updated_at).into(),
+    };
     Task {
         id: task.id.to_string().into(),
         command: Cow::Borrowed(&body.command),
@@ -36,8 +41,8 @@ pub fn task<'a>(task: &'a codeq_queue::Task, stamp: &Stamp) -> Task<'a> {
         error: Cow::Borrowed(task.error.as_deref().unwrap_or_default()),
         result_key: result_key.into(),
         tenant_id: Cow::Borrowed(&body.tenant),
-        created_at: stamp.text(task.created_at).into(),
-        updated_at: stamp.text(task.updated_at).into(),
+        created_at,
+        updated_at,
     }
 }
 

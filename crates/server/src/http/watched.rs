@@ -1,54 +1,64 @@
-//! A connection with a clock: heads that do not come, and clients that only sit there, are cut off.
+//! A connection with a clock: senders that do not come to the point are cut off.
 //!
 //! The head of a request has to arrive within [`HEAD_TIME`] of its first byte, or of the connection being
-//! made. Between requests a connection may idle for [`IDLE_TIME`]: a client that keeps connections in a
-//! pool must not find them closed after seconds. While a request is served there is no limit here; bodies
-//! and waits have their own.
+//! made. A body then has [`BODY_GRACE`], and more for every byte that comes, so that only a trickle is
+//! ended. Between requests a connection may idle for [`IDLE_TIME`]: a client that keeps connections in a
+//! pool must not find them closed after seconds. While a request is served there is no limit here; waits
+//! have their own.
+//!
+//! One timer per connection does all of this, and it is moved only when it has fired.
 
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-pub const HEAD_TIME: Duration = Duration::from_secs(5);
-pub const IDLE_TIME: Duration = Duration::from_secs(120);
+const HEAD_TIME: Duration = Duration::from_secs(5);
+const IDLE_TIME: Duration = Duration::from_secs(120);
+const BODY_GRACE: Duration = Duration::from_secs(10);
+/// Bytes that earn a body another second.
+const BODY_RATE: u64 = 16 * 1024;
 
 /// No limit at the moment.
 const NONE: u64 = u64::MAX;
 
+/// What the next byte belongs to.
+const IDLE: u8 = 0;
+const HEAD: u8 = 1;
+const BODY: u8 = 2;
+const SERVED: u8 = 3;
+
 /// Shared between a connection and the service on it.
 pub struct Pace {
     start: Instant,
+    phase: AtomicU8,
     /// Milliseconds after `start` at which patience ends.
     deadline: AtomicU64,
-    /// Whether the next byte begins a head.
-    is_idle: std::sync::atomic::AtomicBool,
 }
 
 impl Pace {
-    fn set(&self, patience: Duration) {
-        let millis = (self.start.elapsed() + patience).as_millis();
-        self.deadline.store(u64::try_from(millis).unwrap_or(NONE), Ordering::Relaxed);
-    }
-
-    pub fn head_is_complete(&self) {
-        self.is_idle.store(false, Ordering::Relaxed);
-        self.deadline.store(NONE, Ordering::Relaxed);
+    fn enter(&self, phase: u8, patience: Option<Duration>) {
+        let deadline = patience.map_or(NONE, |patience| millis(self.start.elapsed() + patience));
+        self.phase.store(phase, Ordering::Relaxed);
+        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     pub fn is_answered(&self) {
-        self.set(IDLE_TIME);
-        self.is_idle.store(true, Ordering::Relaxed);
+        self.enter(IDLE, Some(IDLE_TIME));
     }
 
-    fn has_bytes(&self) {
-        if self.is_idle.swap(false, Ordering::Relaxed) {
-            self.set(HEAD_TIME);
+    fn has_bytes(&self, count: usize) {
+        match self.phase.load(Ordering::Relaxed) {
+            IDLE => self.enter(HEAD, Some(HEAD_TIME)),
+            BODY => drop(self.deadline.fetch_add(count as u64 * 1000 / BODY_RATE, Ordering::Relaxed)),
+            _ => {}
         }
     }
 
@@ -60,36 +70,78 @@ impl Pace {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(NONE)
+}
+
+/// The body of a request; tells when it is complete.
+pub struct PacedBody {
+    body: Incoming,
+    pace: Arc<Pace>,
+}
+
+impl PacedBody {
+    /// To be made when the head is complete.
+    pub fn new(body: Incoming, pace: Arc<Pace>) -> PacedBody {
+        match body.is_end_stream() {
+            true => pace.enter(SERVED, None),
+            false => pace.enter(BODY, Some(BODY_GRACE)),
+        }
+        PacedBody { body, pace }
+    }
+}
+
+impl Body for PacedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if self.body.is_end_stream() || frame.is_none() {
+            self.pace.enter(SERVED, None);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 pub struct Watched {
     stream: TcpStream,
     pace: Arc<Pace>,
-    /// Moved only when it has fired: most deadlines are replaced long before.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
     pub fn new(stream: TcpStream) -> (Watched, Arc<Pace>) {
-        let pace =
-            Arc::new(Pace { start: Instant::now(), deadline: AtomicU64::new(NONE), is_idle: false.into() });
-        pace.set(HEAD_TIME);
+        let pace = Pace { start: Instant::now(), phase: AtomicU8::new(HEAD), deadline: AtomicU64::new(NONE) };
+        pace.enter(HEAD, Some(HEAD_TIME));
+        let pace = Arc::new(pace);
         (Watched { stream, pace: pace.clone(), alarm: None }, pace)
     }
 
     /// Ready when patience has ended.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let Some(deadline) = self.pace.deadline() else {
-                self.alarm = None;
-                return Poll::Pending;
-            };
-            if Instant::now() >= deadline {
-                return Poll::Ready(());
-            }
+            let Some(deadline) = self.pace.deadline() else { return Poll::Pending };
             let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-            if alarm.deadline() > deadline || alarm.is_elapsed() {
+            if alarm.deadline() > deadline {
                 alarm.as_mut().reset(deadline);
             }
             ready!(alarm.as_mut().poll(context));
+            self.alarm = None;
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
         }
     }
 }
@@ -100,8 +152,9 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-            self.pace.has_bytes();
+            self.pace.has_bytes(buffer.filled().len() - before);
             return Poll::Ready(read);
         }
         // Nothing read is the end of the stream: the connection is closed without a word.

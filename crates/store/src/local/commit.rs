@@ -158,9 +158,7 @@ impl Committer {
             if let Some(position) = position {
                 trough.push(Fed { position, changes, counters });
             }
-            for release in group.releases {
-                release(links);
-            }
+            group.release(links);
         }
     }
 }

@@ -21,6 +21,7 @@ use super::tree::memory::MemoryTree;
 use super::tree::{self, Tree, TreeError};
 use crate::clock::{Clock, SystemClock};
 use crate::rules::Rules;
+use codeq_queue::Observer;
 use hashbrown::HashSet;
 use std::fs::File;
 use std::io;
@@ -53,6 +54,7 @@ pub struct LocalOptions {
     pub segment_bytes: u64,
     pub limits: Limits,
     pub low_space: u64,
+    pub observer: Option<Observer>,
 }
 
 impl LocalOptions {
@@ -66,6 +68,7 @@ impl LocalOptions {
             segment_bytes: journal::Options::default().segment_bytes,
             limits: Limits::default(),
             low_space: LOW_SPACE,
+            observer: None,
         }
     }
 }
@@ -229,6 +232,7 @@ fn start(
         unsettled_bytes: shard.unsettled_bytes.clone(),
         room: Notify::new(),
         unwritable: Mutex::new(None),
+        observer: options.observer.clone(),
     });
     let trough = Arc::new(Trough::default());
     wake_on_jump(&options.clock, &links, &trough);

@@ -237,17 +237,11 @@ impl Owner {
                 self.trough.push(Fed { position, changes, counters });
                 self.shard.position += 1;
             }
-            for release in group.releases {
-                release(&self.links);
-            }
-            return;
+            return group.release(&self.links);
         };
         let is_settled = committer.durable() + 1 == self.shard.position;
         if group.entries == 0 && is_settled && committer.is_idle() {
-            for release in group.releases {
-                release(&self.links);
-            }
-            return;
+            return group.release(&self.links);
         }
         // The room was made sure of before the commands took their turns; this only catches an estimate
         // that was too low, and then nothing of the group may be acknowledged.

@@ -17,7 +17,7 @@ const SEGMENT_BYTES: u64 = 2 << 20;
 pub fn memory(shards: u32) -> Open {
     Arc::new(move |rules: Rules| {
         let clock = Arc::new(ManualClock::at(START));
-        let options = MemoryOptions { rules: rules.clone(), shards, clock: clock.clone() };
+        let options = MemoryOptions { rules: rules.clone(), shards, clock: clock.clone(), observer: None };
         let store = memory::open(options).expect("the memory store opens");
         Arc::new(Forgetful { rules, clock, store })
     })

@@ -5,6 +5,7 @@
 
 mod candidates;
 mod directory;
+mod events;
 mod exam;
 mod fixture;
 mod forgetful;

@@ -40,6 +40,10 @@ impl Op {
         Op::BatchSubmit,
     ];
 
+    pub fn is_batch(self) -> bool {
+        matches!(self, Op::BatchCreate | Op::BatchClaim | Op::BatchSubmit)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Op::Echo => "echo",
@@ -95,8 +99,7 @@ impl Tally {
 pub struct Load<'a> {
     target: &'a Target,
     echo: Option<&'a Process>,
-    to_server: Vec<Rc<RefCell<Client>>>,
-    to_echo: Vec<Rc<RefCell<Client>>>,
+    connections: usize,
     shared: Rc<Shared>,
 }
 
@@ -116,18 +119,7 @@ const CLAIM_BATCH: &[u8] = br#"{"commands":["bench-batch"],"count":100}"#;
 const SUBMIT: &[u8] = br#"{"status":"COMPLETED","result":{"ok":true,"note":"as large as a result usually is: a few fields, a number or two (42), some words about what was done and where the output can be found"}}"#;
 
 impl<'a> Load<'a> {
-    pub async fn connect(
-        target: &'a Target,
-        echo: Option<&'a Process>,
-        connections: usize,
-    ) -> anyhow::Result<Load<'a>> {
-        let (mut to_server, mut to_echo) = (Vec::new(), Vec::new());
-        for _ in 0..connections {
-            to_server.push(Rc::new(RefCell::new(Client::connect(target.address).await?)));
-            if let Some(echo) = echo {
-                to_echo.push(Rc::new(RefCell::new(Client::connect(echo.address).await?)));
-            }
-        }
+    pub fn new(target: &'a Target, echo: Option<&'a Process>, connections: usize) -> Load<'a> {
         let payload = format!("\"{}\"", "p".repeat(PAYLOAD_BYTES - 2));
         let task = |command: &str| format!("{{\"command\":\"{command}\",\"payload\":{payload}}}");
         let shared = Shared {
@@ -139,7 +131,7 @@ impl<'a> Load<'a> {
             claimed: RefCell::default(),
             claimed_batches: RefCell::default(),
         };
-        Ok(Load { target, echo, to_server, to_echo, shared: Rc::new(shared) })
+        Load { target, echo, connections, shared: Rc::new(shared) }
     }
 
     fn process(&self, op: Op) -> Option<&Process> {
@@ -149,18 +141,34 @@ impl<'a> Load<'a> {
         }
     }
 
+    /// Waits until the server has done what earlier requests left to the background.
+    pub async fn settle(&self) {
+        let Some(process) = &self.target.process else { return };
+        for _ in 0..50 {
+            let before = process.cpu();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if process.cpu() - before <= Duration::from_millis(20) {
+                return;
+            }
+        }
+    }
+
     /// All connections at once for so long, or until there is nothing left to do.
     pub async fn run(&self, op: Op, seconds: f64, tally: &mut Tally) -> anyhow::Result<()> {
-        let clients = if op == Op::Echo { &self.to_echo } else { &self.to_server };
+        let address = self.process(op).map_or(self.target.address, |process| process.address);
+        let mut clients = Vec::with_capacity(self.connections);
+        for _ in 0..self.connections {
+            clients.push(Client::connect(address).await?);
+        }
         let usage =
             || self.process(op).map_or((Duration::ZERO, 0), |process| (process.cpu(), process.written()));
         let before = usage();
         let started = Instant::now();
         let end = started + Duration::from_secs_f64(seconds);
         let lanes = tokio::task::LocalSet::new();
-        let lanes_run = clients.iter().map(|client| {
-            let (client, shared) = (client.clone(), self.shared.clone());
-            lanes.spawn_local(async move { lane(op, &mut client.borrow_mut(), &shared, end).await })
+        let lanes_run = clients.into_iter().map(|mut client| {
+            let shared = self.shared.clone();
+            lanes.spawn_local(async move { lane(op, &mut client, &shared, end).await })
         });
         let handles: Vec<_> = lanes_run.collect();
         lanes.await;
@@ -177,7 +185,6 @@ impl<'a> Load<'a> {
     }
 }
 
-#[expect(clippy::await_holding_refcell_ref, reason = "each client has one lane, which alone borrows it")]
 async fn lane(
     op: Op,
     client: &mut Client,

@@ -75,13 +75,18 @@ impl HttpBench {
         echo: Option<&Process>,
         directory: &std::path::Path,
     ) -> anyhow::Result<Vec<Row>> {
-        let load = Load::connect(target, echo, self.connections).await?;
+        let load = Load::new(target, echo, self.connections);
         let slice = self.seconds / f64::from(ROUNDS);
         let mut tallies: Vec<_> = Op::ALL.iter().map(|op| (*op, load::Tally::default())).collect();
-        for round in 1..=ROUNDS {
-            for (op, tally) in tallies.iter_mut().filter(|(op, _)| *op != Op::Echo || echo.is_some()) {
-                report::progress(&format!("round {round} of {ROUNDS}: {}", op.name()));
-                load.run(*op, slice, tally).await?;
+        // Batches last: what they leave to the background would burden the single requests after them.
+        for is_batch in [false, true] {
+            for round in 1..=ROUNDS {
+                let taken = tallies.iter_mut().filter(|(op, _)| op.is_batch() == is_batch);
+                for (op, tally) in taken.filter(|(op, _)| *op != Op::Echo || echo.is_some()) {
+                    report::progress(&format!("round {round} of {ROUNDS}: {}", op.name()));
+                    load.settle().await;
+                    load.run(*op, slice, tally).await?;
+                }
             }
         }
         let ceiling = tallies.iter().find(|(op, _)| *op == Op::Echo).map(|(_, tally)| tally.per_second());
@@ -90,6 +95,7 @@ impl HttpBench {
         let mut rows: Vec<Row> =
             taken.map(|(op, tally)| tally.row(op.name(), self.connections, ceiling, &load, *op)).collect();
         report::progress("wake");
+        load.settle().await;
         rows.push(wake::wake(target, directory).await?);
         if self.held > 0 {
             report::progress("held claims");

@@ -16,6 +16,7 @@ mod settle;
 mod timers;
 mod turn;
 mod waiting;
+mod witness;
 mod work;
 
 pub use operate::Named;

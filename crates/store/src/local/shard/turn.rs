@@ -5,7 +5,7 @@ use crate::local::entry::Entry;
 use crate::local::inbox::Inbox;
 use crate::local::library::Library;
 use crate::local::readers::Readers;
-use codeq_queue::{Failure, TaskId, Time};
+use codeq_queue::{Event, Failure, Observer, TaskId, Time};
 use rand::Rng;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,20 @@ pub struct Group {
     pub buffer: Vec<u8>,
     pub entries: usize,
     pub releases: Vec<Release>,
+    /// For the observer, if there is one.
+    pub events: Vec<Event>,
+}
+
+impl Group {
+    /// Everything in it is durable: sends the answers, then tells who watches.
+    pub fn release(self, links: &Arc<Links>) {
+        for release in self.releases {
+            release(links);
+        }
+        if let Some(observer) = links.observer.as_ref().filter(|_| !self.events.is_empty()) {
+            observer(&self.events);
+        }
+    }
 }
 
 /// What a turn and its answers may reach besides the shard.
@@ -37,6 +51,7 @@ pub struct Links {
     pub room: Notify,
     /// Why nothing can be written at present, as the owner last found.
     pub unwritable: Mutex<Option<String>>,
+    pub observer: Option<Observer>,
 }
 
 impl Links {
@@ -64,7 +79,12 @@ impl Turn<'_> {
     pub fn log(&mut self, entry: Entry) {
         entry.write(&mut self.group.buffer);
         self.group.entries += 1;
+        let witness = match self.links.observer {
+            Some(_) => self.shard.witness(&entry),
+            None => None,
+        };
         self.shard.apply(entry).expect("an entry fits the state it was decided on");
+        self.group.events.extend(witness.map(|witness| self.shard.event(witness)));
     }
 
     /// Whether entries may be logged now; if not, `reply` has been answered.

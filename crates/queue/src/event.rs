@@ -1,0 +1,59 @@
+//! What has happened, for those who watch: metrics, notifications, event streams.
+//!
+//! Events are told after they are durable, in the order of their queue, and never twice. Watching is best
+//! effort and decides nothing: what a store did before it was watched is not told.
+
+use crate::attempt::AttemptOutcome;
+use crate::lease::Owner;
+use crate::task::State;
+use crate::time::Time;
+use crate::{QueueKey, TaskId};
+use std::sync::Arc;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub at: Time,
+    pub queue: QueueKey,
+    /// Spelled as in the newest create of the queue.
+    pub command: Arc<str>,
+    /// `None` for what happens to a queue.
+    pub task: Option<TaskId>,
+    pub what: What,
+    /// The queue had no ready task before and has one now.
+    pub has_filled: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    Created,
+    Claimed {
+        owner: Arc<Owner>,
+        attempt: u32,
+    },
+    /// A running attempt ended without a result, and the task goes on.
+    Returned {
+        outcome: AttemptOutcome,
+        attempt: u32,
+        worker_id: Box<str>,
+        error: Option<Arc<str>>,
+    },
+    /// A delayed task has become ready.
+    Promoted,
+    Ended {
+        /// Completed, failed, cancelled or dead.
+        state: State,
+        /// How the running attempt ended, if one was running.
+        outcome: Option<AttemptOutcome>,
+        attempt: u32,
+        worker_id: Option<Box<str>>,
+        error: Option<Arc<str>>,
+        created_at: Time,
+    },
+    /// An operator gave a dead letter another set of attempts.
+    Reopened,
+    Paused,
+    Resumed,
+}
+
+/// Gets everything that became durable together. It is called between two commits and has to be quick.
+pub type Observer = Arc<dyn Fn(&[Event]) + Send + Sync>;

@@ -1,0 +1,289 @@
+//! Metrics: what the store's events add up to, and what is there when someone looks.
+
+use crate::broker::Broker;
+use crate::rate::RateScope;
+use codeq_queue::event::{Event, What};
+use codeq_queue::{AttemptOutcome, Failure, State};
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Commands with series of their own; any further one counts as [`OTHER`].
+const COMMANDS: usize = 1000;
+const OTHER: &str = "_other";
+const LATENCY: [f64; 14] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+
+pub struct Metrics {
+    registry: Registry,
+    completed: IntCounterVec,
+    latency: HistogramVec,
+    dead: IntCounterVec,
+    rate_limit_hits: IntCounterVec,
+    depth: IntGaugeVec,
+    dead_depth: IntGaugeVec,
+    subscriptions: IntGaugeVec,
+    counters: Counters,
+    commands: Mutex<Commands>,
+}
+
+struct Counters {
+    created: IntCounterVec,
+    claimed: IntCounterVec,
+    expired: IntCounterVec,
+}
+
+/// The commands seen so far, each with the counters that move most.
+#[derive(Default)]
+struct Commands {
+    seen: HashMap<Arc<str>, Arc<Series>>,
+    /// The command of the last event: the next one is mostly of the same.
+    last: Option<(Arc<str>, Arc<Series>)>,
+}
+
+struct Series {
+    label: Arc<str>,
+    created: IntCounter,
+    claimed: IntCounter,
+    expired: IntCounter,
+}
+
+impl Metrics {
+    pub fn new() -> Metrics {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, IntGaugeVec::new(Opts::new(name, help), labels))
+        };
+        let latency = HistogramOpts::new("codeq_task_processing_latency_seconds", "From create to the end.");
+        let latency = HistogramVec::new(latency.buckets(LATENCY.to_vec()), &["command", "status"]);
+        let command = &["command"];
+        let metrics = Metrics {
+            completed: counter("codeq_task_completed_total", "Tasks that ended.", &["command", "status"]),
+            latency: register(&registry, latency),
+            dead: counter(
+                "codeq_task_dead_lettered_total",
+                "Tasks that ran out of attempts.",
+                &["command", "reason"],
+            ),
+            rate_limit_hits: counter(
+                "codeq_rate_limit_hits_total",
+                "Calls turned away by a rate limit.",
+                &["scope", "operation"],
+            ),
+            depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
+            dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
+            subscriptions: gauge(
+                "codeq_subscriptions_active",
+                "Subscriptions that have not expired.",
+                command,
+            ),
+            counters: Counters {
+                created: counter("codeq_task_created_total", "New tasks; replays are not counted.", command),
+                claimed: counter("codeq_task_claimed_total", "Deliveries to workers.", command),
+                expired: counter("codeq_lease_expired_total", "Leases that ran out.", command),
+            },
+            commands: Mutex::default(),
+            registry: registry.clone(),
+        };
+        let process = registry.register(Box::new(ProcessCollector::for_self()));
+        process.expect("process metrics have names of their own");
+        metrics
+    }
+
+    /// Counts what has happened. Quick: it runs between two commits.
+    pub fn observe(&self, events: &[Event]) {
+        let mut commands = self.lock();
+        for event in events {
+            let series = commands.series(&event.command, &self.counters);
+            match &event.what {
+                What::Created => series.created.inc(),
+                What::Claimed { .. } => series.claimed.inc(),
+                What::Returned { outcome: AttemptOutcome::LeaseExpired, .. } => series.expired.inc(),
+                What::Ended { .. } => self.ended(event, &series),
+                _ => {}
+            }
+        }
+    }
+
+    fn ended(&self, event: &Event, series: &Series) {
+        let What::Ended { state, outcome, created_at, .. } = &event.what else { return };
+        let labels = [&*series.label, state.status().word()];
+        self.completed.with_label_values(&labels).inc();
+        self.latency.with_label_values(&labels).observe(event.at.since(*created_at).as_secs_f64());
+        if *outcome == Some(AttemptOutcome::LeaseExpired) {
+            series.expired.inc();
+        }
+        if *state == State::Dead {
+            let reason = match outcome {
+                Some(AttemptOutcome::Nack) => "nack",
+                Some(AttemptOutcome::LeaseExpired) => "lease_expired",
+                _ => "abandon",
+            };
+            self.dead.with_label_values(&[&*series.label, reason]).inc();
+        }
+    }
+
+    pub fn rate_limited(&self, scope: RateScope, operation: &str) {
+        self.rate_limit_hits.with_label_values(&[scope.word(), operation]).inc();
+    }
+
+    /// Everything in Prometheus' text form, gauges as of now.
+    pub async fn render(&self, broker: Option<&Arc<Broker>>) -> Result<String, Failure> {
+        if let Some(broker) = broker {
+            let queues = broker.queues(None).await?;
+            let subscriptions = broker.subscriptions().await?;
+            let mut commands = self.lock();
+            self.depth.reset();
+            self.dead_depth.reset();
+            self.subscriptions.reset();
+            for queue in &queues {
+                commands.series(&queue.command, &self.counters);
+            }
+            for series in commands.seen.values() {
+                self.place(series, [0; 4]);
+            }
+            for queue in queues {
+                let series = commands.series(&queue.command, &self.counters);
+                self.place(&series, [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead]);
+            }
+            for event in subscriptions.iter().flat_map(|subscription| &subscription.event_types) {
+                self.subscriptions.with_label_values(&[&**event]).inc();
+            }
+        }
+        let text = TextEncoder::new().encode_to_string(&self.registry.gather());
+        text.map_err(|error| Failure::Internal(error.to_string()))
+    }
+
+    /// Adds to the gauges of a command; tenants are summed.
+    fn place(&self, series: &Series, counts: [u64; 4]) {
+        let places = ["ready", "delayed", "in_progress", "dlq"];
+        for (place, count) in places.into_iter().zip(counts) {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.depth.with_label_values(&[&*series.label, place]).add(count);
+            if place == "dlq" {
+                self.dead_depth.with_label_values(&[&*series.label]).add(count);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Commands> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Commands {
+    fn series(&mut self, command: &Arc<str>, counters: &Counters) -> Arc<Series> {
+        if let Some((last, series)) = &self.last
+            && Arc::ptr_eq(last, command)
+        {
+            return series.clone();
+        }
+        let series = match self.seen.get(command) {
+            Some(series) => series.clone(),
+            None => self.meet(command, counters),
+        };
+        self.last = Some((command.clone(), series.clone()));
+        series
+    }
+
+    fn meet(&mut self, command: &Arc<str>, counters: &Counters) -> Arc<Series> {
+        let label: Arc<str> = match self.seen.len() < COMMANDS {
+            true => command.clone(),
+            false => OTHER.into(),
+        };
+        if let Some(series) = self.seen.get(&label) {
+            return series.clone();
+        }
+        let series = Arc::new(Series {
+            created: counters.created.with_label_values(&[&*label]),
+            claimed: counters.claimed.with_label_values(&[&*label]),
+            expired: counters.expired.with_label_values(&[&*label]),
+            label: label.clone(),
+        });
+        self.seen.insert(label, series.clone());
+        series
+    }
+}
+
+fn register<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
+    let made = made.expect("names and labels of metrics are sound");
+    registry.register(Box::new(made.clone())).expect("every metric has a name of its own");
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codeq_queue::{QueueKey, Time};
+
+    fn event(command: &str, what: What) -> Event {
+        Event {
+            at: Time::from_millis(3_000),
+            queue: QueueKey::new("t", command),
+            command: command.into(),
+            task: None,
+            what,
+            has_filled: false,
+        }
+    }
+
+    fn ended(state: State, outcome: AttemptOutcome) -> What {
+        What::Ended {
+            state,
+            outcome: Some(outcome),
+            attempt: 1,
+            worker_id: None,
+            error: None,
+            created_at: Time::from_millis(1_000),
+        }
+    }
+
+    #[tokio::test]
+    async fn events_add_up_to_series() {
+        let metrics = Metrics::new();
+        metrics.observe(&[
+            event("render", What::Created),
+            event("render", What::Created),
+            event("render", ended(State::Completed, AttemptOutcome::Completed)),
+            event("render", ended(State::Dead, AttemptOutcome::LeaseExpired)),
+        ]);
+        metrics.rate_limited(RateScope::Worker, "claim");
+        let text = metrics.render(None).await.unwrap();
+        for line in [
+            "codeq_task_created_total{command=\"render\"} 2",
+            "codeq_task_completed_total{command=\"render\",status=\"COMPLETED\"} 1",
+            "codeq_task_completed_total{command=\"render\",status=\"FAILED\"} 1",
+            "codeq_task_dead_lettered_total{command=\"render\",reason=\"lease_expired\"} 1",
+            "codeq_lease_expired_total{command=\"render\"} 1",
+            "codeq_task_processing_latency_seconds_bucket{command=\"render\",status=\"FAILED\",le=\"2.5\"} 1",
+            "codeq_rate_limit_hits_total{operation=\"claim\",scope=\"worker\"} 1",
+            "# TYPE process_resident_memory_bytes gauge",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_beyond_a_thousand_share_one_series() {
+        let metrics = Metrics::new();
+        for number in 0..1_500 {
+            metrics.observe(&[event(&format!("c{number}"), What::Created)]);
+        }
+        let text = metrics.render(None).await.unwrap();
+        assert!(text.contains("codeq_task_created_total{command=\"_other\"} 500"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("codeq_task_created_total{")).count(), 1001);
+    }
+}

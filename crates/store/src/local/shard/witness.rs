@@ -1,0 +1,107 @@
+//! Telling what happened: an event for every entry that someone outside may want to know of.
+
+use super::Shard;
+use crate::local::entry::Entry;
+use codeq_queue::event::{Event, What};
+use codeq_queue::{Lease, TaskId, Time};
+
+/// What is known of an entry before it is applied.
+pub struct Witness {
+    at: Time,
+    queue: u32,
+    /// Ready tasks of the queue before.
+    ready: u64,
+    task: Option<TaskId>,
+    what: What,
+}
+
+impl Shard {
+    /// `None` for entries that nobody watches.
+    pub fn witness(&mut self, entry: &Entry) -> Option<Witness> {
+        match entry {
+            Entry::Created { no, tail, at, body, .. } => {
+                let queue = self.queues.intern(&body.tenant, &body.command);
+                let task = Some(self.ids.encode(*no, *tail));
+                Some(Witness {
+                    at: *at,
+                    queue,
+                    ready: self.queues.at(queue).ready,
+                    task,
+                    what: What::Created,
+                })
+            }
+            Entry::Claimed { no, at, attempts, owner, .. } => {
+                self.witness_of(*no, *at, What::Claimed { owner: owner.clone(), attempt: *attempts })
+            }
+            Entry::Returned { no, at, outcome, error, .. } => {
+                let (attempt, worker_id) = self.running(*no)?;
+                let worker_id = worker_id.unwrap_or_default();
+                let what = What::Returned { outcome: *outcome, attempt, worker_id, error: error.clone() };
+                self.witness_of(*no, *at, what)
+            }
+            Entry::Promoted { no, at, .. } => self.witness_of(*no, *at, What::Promoted),
+            Entry::Ended(ended) => {
+                let (attempt, worker_id) = self.running(ended.no)?;
+                let what = What::Ended {
+                    state: ended.state.clone(),
+                    outcome: ended.outcome,
+                    attempt,
+                    worker_id,
+                    error: ended.error.clone(),
+                    created_at: self.slots.at(self.slots.find(ended.no)?).created_at,
+                };
+                self.witness_of(ended.no, ended.at, what)
+            }
+            Entry::Reopened { no, at, letter, .. } => {
+                let sketch = &letter.as_ref()?.sketch;
+                let body = sketch.detail.body.as_ref()?;
+                let queue = self.queues.intern(&body.tenant, &body.command);
+                let task = Some(self.ids.encode(*no, sketch.tail));
+                Some(Witness {
+                    at: *at,
+                    queue,
+                    ready: self.queues.at(queue).ready,
+                    task,
+                    what: What::Reopened,
+                })
+            }
+            Entry::Paused { queue, is_paused } => {
+                let queue = self.queues.intern(&queue.tenant, &queue.command);
+                let what = if *is_paused { What::Paused } else { What::Resumed };
+                let ready = self.queues.at(queue).ready;
+                Some(Witness { at: self.counters.last, queue, ready, task: None, what })
+            }
+            Entry::Extended { .. }
+            | Entry::Removed { .. }
+            | Entry::Record { .. }
+            | Entry::DeliveryMoved { .. }
+            | Entry::DeliveryDone { .. } => None,
+        }
+    }
+
+    fn witness_of(&self, no: u64, at: Time, what: What) -> Option<Witness> {
+        let slot = self.slots.at(self.slots.find(no)?);
+        let task = Some(self.ids.encode(slot.no, slot.tail));
+        Some(Witness { at, queue: slot.queue, ready: self.queues.at(slot.queue).ready, task, what })
+    }
+
+    /// The attempt of a live task, and who runs it.
+    fn running(&self, no: u64) -> Option<(u32, Option<Box<str>>)> {
+        let slot = self.slots.at(self.slots.find(no)?);
+        let worker = |lease: &Lease| lease.owner.worker_id.clone();
+        Some((slot.attempts, slot.state.lease().map(worker)))
+    }
+
+    /// The event, once the entry has been applied.
+    pub fn event(&self, witness: Witness) -> Event {
+        let queue = self.queues.at(witness.queue);
+        Event {
+            at: witness.at,
+            queue: queue.key.clone(),
+            command: queue.spelling.clone(),
+            task: witness.task,
+            what: witness.what,
+            has_filled: witness.ready == 0 && queue.ready > 0,
+        }
+    }
+}
