@@ -48,6 +48,8 @@ pub enum What {
         worker_id: Option<Box<str>>,
         error: Option<Arc<str>>,
         created_at: Time,
+        /// A result callback was put into the outbox.
+        has_callback: bool,
     },
     /// An operator gave a dead letter another set of attempts.
     Reopened,

@@ -248,6 +248,7 @@ mod tests {
             worker_id: None,
             error: None,
             created_at: Time::from_millis(1_000),
+            has_callback: false,
         }
     }
 

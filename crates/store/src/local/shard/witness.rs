@@ -49,6 +49,7 @@ impl Shard {
                     worker_id,
                     error: ended.error.clone(),
                     created_at: self.slots.at(self.slots.find(ended.no)?).created_at,
+                    has_callback: ended.delivery.is_some(),
                 };
                 self.witness_of(ended.no, ended.at, what)
             }
