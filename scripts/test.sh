@@ -15,6 +15,9 @@ need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
 
 need cargo cargo
 need cc gcc
+need curl curl
+need python3 python3
+python3 -c 'import ensurepip' 2>/dev/null || need ensurepip python3-venv
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 
@@ -28,7 +31,11 @@ step "tests"
 cargo test --workspace --locked
 
 step "benches still run"
+cargo run --locked -q -p codeq -- bench http --seconds 0.4 --connections 4 --json | grep -q '"name":"wake"'
 cargo run --locked -q -p codeq -- bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
 cargo run --locked -q -p codeq -- bench store --restart 2000 --json | grep -q '"name":"restart"'
+
+step "generated requests against /openapi.json"
+./scripts/schemathesis.sh
 
 printf '\nall checks passed\n'

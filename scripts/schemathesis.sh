@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Sends generated requests, sound and unsound, to a server of our own and compares every answer with
+# /openapi.json: no 5xx, no undocumented status, no answer that does not fit its schema.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=target/schemathesis
+[ -x $venv/bin/schemathesis ] || { python3 -m venv $venv && $venv/bin/pip -q install 'schemathesis==4.32.5'; }
+
+cargo build --locked -q -p codeq
+log=$(mktemp)
+target/debug/codeq dev --memory --port 0 >"$log" 2>/dev/null &
+server=$!
+trap 'kill $server; rm -f "$log"' EXIT
+until grep -q 'listening on' "$log"; do kill -0 $server; sleep 0.1; done
+url=$(sed -n 's/.*listening on //p' "$log")
+
+checks=not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance
+checks=$checks,response_schema_conformance,unsupported_method,allow_header_conformance,negative_data_rejection
+cd tests/schemathesis
+SCHEMATHESIS_HOOKS=hooks.py "../../$venv/bin/schemathesis" run "$url/openapi.json" \
+  -H 'Authorization: Bearer dev-token' -c $checks --max-examples "${EXAMPLES:-25}" --seed "${SEED:-1}" --no-color
