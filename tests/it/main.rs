@@ -1,4 +1,5 @@
 //! The whole server on real ports, driven by real clients.
 
+mod artifacts;
 mod harness;
 mod session;

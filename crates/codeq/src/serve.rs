@@ -81,6 +81,8 @@ fn start(loaded: Loaded, told: fn(&Config, &Ready) -> std::io::Result<()>) -> an
     for warning in loaded.warnings {
         tracing::warn!("{warning}");
     }
+    // What is kept is for nobody else's eyes: files 0600, directories 0700.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let served = runtime.block_on(async {

@@ -3,6 +3,7 @@
 //! [`run`] is the whole life of a server, top to bottom: what is opened in which order, when it takes work,
 //! and how it ends. `broker` holds the verbs, `http` translates, `auth` says who calls.
 
+mod artifacts;
 pub mod auth;
 pub mod broker;
 pub mod config;
@@ -12,7 +13,9 @@ pub mod rate;
 pub mod stamp;
 mod stores;
 pub mod telemetry;
+mod upkeep;
 
+use artifacts::Artifacts;
 use auth::{Gate, GateOptions, ProviderConfig};
 use broker::{Broker, Settings};
 use codeq_queue::{Observer, Store};
@@ -77,7 +80,10 @@ pub async fn run(
         store = store(Arc::new(move |events| metrics.observe(events))) => store.map_err(ServeError::Init)?,
         _ = &mut shutdown => return Ok(()),
     };
-    let broker = Arc::new(Broker::new(store, clock, settings(&config), draining.clone()));
+    let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
+    let broker = Broker::new(store, clock, settings(&config), artifacts.clone(), draining.clone());
+    let broker = Arc::new(broker);
+    let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
     app.open(broker.clone());
     tracing::info!(addr = %listening.address, "listening");
     ready(&Ready { address: listening.address });
@@ -86,6 +92,7 @@ pub async fn run(
     tracing::info!(signal, "shutting down");
     draining.cancel();
     listening.drain(DRAIN).await;
+    upkeep.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
         Ok(closed) => closed.map_err(|failure| ServeError::Http(format!("closing the store: {failure}"))),
@@ -125,6 +132,7 @@ fn settings(config: &Config) -> Settings {
         payload_bytes: config.limits.max_payload_bytes,
         subscription_min_interval: config.webhooks.subscription_min_interval,
         public_base_url: config.public_base_url.clone(),
+        retention: config.tasks.retention,
     }
 }
 

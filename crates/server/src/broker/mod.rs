@@ -4,14 +4,17 @@
 //! over commands, waiting that ends at shutdown, and the guard that gives a task back when the caller it
 //! was lent to has gone. The rules themselves are in `codeq_queue`, keeping is the store's business.
 
+mod artifacts;
 mod operate;
 mod produce;
 mod subscribe;
 mod work;
 
+pub use artifacts::Download;
 pub use subscribe::SubscribeRequest;
 pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 
+use crate::artifacts::Artifacts;
 use codeq_queue::store::{Answer, Health, Wait};
 use codeq_queue::{Failure, Refusal, Store, Time};
 use codeq_store::Clock;
@@ -28,6 +31,8 @@ pub struct Settings {
     pub subscription_min_interval: Duration,
     /// In front of the download route in artifact links.
     pub public_base_url: String,
+    /// How long finished tasks, and with them their artifacts, are kept.
+    pub retention: Duration,
 }
 
 impl Default for Settings {
@@ -38,6 +43,7 @@ impl Default for Settings {
             payload_bytes: codeq_queue::limits::PAYLOAD_BYTES,
             subscription_min_interval: Duration::from_secs(5),
             public_base_url: String::new(),
+            retention: Duration::from_secs(86_400),
         }
     }
 }
@@ -49,6 +55,9 @@ pub enum Error {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The artifact of this name could not be stored.
+    #[error("artifact {0} upload: storage unavailable")]
+    Upload(String),
 }
 
 /// One answer per item; a failure touches only the items that reached the store.
@@ -58,6 +67,7 @@ pub struct Broker {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    artifacts: Arc<Artifacts>,
     /// Cancelled when the server shuts down: whoever waits is answered empty.
     draining: CancellationToken,
 }
@@ -67,9 +77,10 @@ impl Broker {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         settings: Settings,
+        artifacts: Arc<Artifacts>,
         draining: CancellationToken,
     ) -> Broker {
-        Broker { store, clock, settings, draining }
+        Broker { store, clock, settings, artifacts, draining }
     }
 
     pub fn health(&self) -> Health {
@@ -107,20 +118,20 @@ impl Broker {
 }
 
 /// Parts the items that go to the store from those that were refused before.
-fn part<T>(checked: impl Iterator<Item = Result<T, Refusal>>) -> (Vec<T>, Vec<Result<(), Refusal>>) {
+fn part<T>(checked: impl Iterator<Item = Result<T, Refusal>>) -> (Vec<T>, Vec<Result<(), Error>>) {
     let mut sound = Vec::new();
-    let places = checked.map(|item| item.map(|item| sound.push(item))).collect();
+    let places = checked.map(|item| Ok(sound.push(item?))).collect();
     (sound, places)
 }
 
 /// Puts the answers of the items that went to the store back into their places.
-fn merge<T>(places: Vec<Result<(), Refusal>>, answer: Result<Vec<Result<T, Refusal>>, Failure>) -> Items<T> {
+fn merge<T>(places: Vec<Result<(), Error>>, answer: Result<Vec<Result<T, Refusal>>, Failure>) -> Items<T> {
     let (mut answered, failure) = match answer {
         Ok(items) => (items.into_iter(), None),
         Err(failure) => (Vec::new().into_iter(), Some(failure)),
     };
     let merged = places.into_iter().map(|place| match (place, &failure) {
-        (Err(refusal), _) => Err(Error::Refused(refusal)),
+        (Err(error), _) => Err(error),
         (Ok(()), Some(failure)) => Err(Error::Failed(failure.clone())),
         (Ok(()), None) => answered.next().expect("the store answers every item").map_err(Error::Refused),
     });

@@ -1,12 +1,14 @@
 //! What workers do: claim, keep, give back and finish tasks.
 
+use super::artifacts::keys;
 use super::produce::reference;
 use super::{Broker, Error, Items, merge, part};
 use crate::auth::{Caller, EventTypes};
+use bytes::Bytes;
 use codeq_queue::lease::lease_length;
 use codeq_queue::queue::check_command;
 use codeq_queue::store::{Abandon, Claim, Heartbeat, Nack, Report, Returned, Submit};
-use codeq_queue::{Artifact, Commands, Failure, Outcome, Owner, Refusal, ResultRecord, Task, limits};
+use codeq_queue::{Commands, Failure, Owner, Refusal, ResultRecord, Task, limits};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +44,7 @@ pub struct ArtifactGiven {
     pub name: String,
     pub url: Option<String>,
     /// Base64, as sent.
-    pub content: Option<String>,
+    pub content: Option<Bytes>,
     pub content_type: Option<String>,
 }
 
@@ -135,18 +137,41 @@ impl Broker {
         each(abandons, check, |sound| self.store.abandon(sound)).await
     }
 
-    /// Ends attempts; each item is stored with its result and callback, or not at all.
+    /// Ends attempts; each item is stored with its result and callback, or not at all. Files are stored
+    /// before and are unreachable if the item is refused.
     pub async fn submit(
         &self,
         tenant: &Arc<str>,
         submits: Vec<Result<SubmitRequest, Refusal>>,
     ) -> Items<ResultRecord> {
-        let check = |submit: Result<SubmitRequest, Refusal>| {
-            let submit = submit?;
-            let report = submit.report.check(tenant)?;
-            Ok(Submit { report, outcome: submit.outcome()? })
+        let (mut sound, mut places, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        for submit in submits {
+            let prepared = self.prepare(tenant, submit).await;
+            files.push(prepared.as_ref().map(|submit| keys(&submit.outcome)).unwrap_or_default());
+            places.push(prepared.map(|submit| sound.push(submit)));
+        }
+        let submitted = match sound.is_empty() {
+            true => merge(places, Ok(Vec::new())),
+            false => merge(places, self.store.submit(sound).await),
         };
-        each(submits, check, |sound| self.store.submit(sound)).await
+        // After a failure the result may be there all the same, and so must its files.
+        for (item, keys) in submitted.iter().zip(files) {
+            if matches!(item, Err(Error::Refused(_))) {
+                self.discard(&keys).await;
+            }
+        }
+        submitted
+    }
+
+    async fn prepare(
+        &self,
+        tenant: &Arc<str>,
+        submit: Result<SubmitRequest, Refusal>,
+    ) -> Result<Submit, Error> {
+        let submit = submit?;
+        let report = submit.report.check(tenant)?;
+        let outcome = self.store_artifacts(&report, submit).await?;
+        Ok(Submit { report, outcome })
     }
 }
 
@@ -170,21 +195,6 @@ where
     match sound.is_empty() {
         true => merge(places, Ok(Vec::new())),
         false => merge(places, send(sound).await),
-    }
-}
-
-impl SubmitRequest {
-    fn outcome(self) -> Result<Outcome, Refusal> {
-        let artifacts = self.artifacts.into_iter().filter_map(|given| {
-            let url = given.url.filter(|url| !url.is_empty())?;
-            Some(Artifact { name: given.name, url, stored: None })
-        });
-        Ok(Outcome {
-            status: self.status.into(),
-            result: self.result,
-            error: self.error.map(Into::into),
-            artifacts: artifacts.collect(),
-        })
     }
 }
 

@@ -109,6 +109,9 @@ impl From<broker::Error> for Error {
         match error {
             broker::Error::Refused(refusal) => refusal.into(),
             broker::Error::Failed(failure) => failure.into(),
+            broker::Error::Upload(_) => {
+                Error::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", error.to_string())
+            }
         }
     }
 }

@@ -6,6 +6,8 @@ use super::{reply, show};
 use crate::auth::{Producer, Reader};
 use crate::broker;
 use crate::stamp;
+use axum::body::Body;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use codeq_api::json;
@@ -102,7 +104,9 @@ pub fn within_batch<T>(items: Option<Vec<T>>) -> Result<Vec<T>, Refusal> {
 
 /// The failure that hit every item; then it is the answer of the whole batch.
 pub fn common_failure<T>(items: &broker::Items<T>) -> Option<Error> {
-    let is_failed = |item: &Result<T, broker::Error>| matches!(item, Err(broker::Error::Failed(_)));
+    let is_failed = |item: &Result<T, broker::Error>| {
+        matches!(item, Err(broker::Error::Failed(_) | broker::Error::Upload(_)))
+    };
     match items.first() {
         Some(Err(error)) if items.iter().all(is_failed) => Some(error.clone().into()),
         _ => None,
@@ -131,7 +135,15 @@ pub fn wait(seconds: i64, most: i64) -> Duration {
 }
 
 pub async fn artifact(call: Call, reader: Reader) -> Result<Response, Error> {
-    let found = call.broker()?.get(&reader.0.tenant, call.param("id")).await;
-    found.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
-    Err(Refusal::ArtifactNotFound.into())
+    let found = call.broker()?.artifact(&reader.0.tenant, call.param("id"), call.param("name")).await;
+    let found = found.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
+    let kind = found.content_type.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let size = found.file.meta.size;
+    let mut response = reply::with_type(StatusCode::OK, kind, Body::from_stream(found.file.into_stream()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, size.into());
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
 }

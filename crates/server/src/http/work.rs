@@ -150,7 +150,7 @@ fn only<T>(mut items: crate::broker::Items<T>) -> Result<T, Error> {
 pub async fn submit(mut call: Call, worker: Worker) -> Result<Response, Error> {
     let text = call.read().await?;
     let body: SubmitBody<'_> = parse(&text).map_err(in_words_of_submit)?;
-    let asked = submit_request(report(&call, &worker, body.attempt), body);
+    let asked = submit_request(report(&call, &worker, body.attempt), body, &text);
     let record =
         only(call.broker()?.submit(&worker.0.tenant, vec![asked]).await).map_err(in_words_of_submit)?;
     let id = TaskId::parse(call.param("id")).ok_or(Refusal::NotFound)?;
@@ -168,7 +168,7 @@ pub async fn submit_batch(mut call: Call, worker: Worker) -> Result<Response, Er
         let id = body.as_ref().ok().and_then(|body| body.task_id.clone()).unwrap_or_default();
         asked.push(body.map_err(|_| Refusal::InvalidBody).and_then(|body| {
             let id = body.task_id.clone().ok_or(Refusal::InvalidBody)?;
-            submit_request(ReportRequest { id, owner: owner(&worker), attempt: body.attempt }, body)
+            submit_request(ReportRequest { id, owner: owner(&worker), attempt: body.attempt }, body, &text)
         }));
         ids.push(id);
     }
@@ -203,11 +203,16 @@ fn in_words_of_submit(error: Error) -> Error {
     error.saying("invalid_body", "invalid request body").saying("task_not_found", "task not found")
 }
 
-fn submit_request(report: ReportRequest, body: SubmitBody<'_>) -> Result<SubmitRequest, Refusal> {
+/// `text` is what `body` was read from: the files in it are not copied.
+fn submit_request(
+    report: ReportRequest,
+    body: SubmitBody<'_>,
+    text: &Bytes,
+) -> Result<SubmitRequest, Refusal> {
     if body.result.is_some_and(|result| !result.get().starts_with('{')) {
         return Err(Refusal::InvalidBody);
     }
-    let artifacts = body.artifacts.unwrap_or_default().into_iter().map(artifact);
+    let artifacts = body.artifacts.unwrap_or_default().into_iter().map(|given| artifact(given, text));
     Ok(SubmitRequest {
         report,
         status: body.status.ok_or(Refusal::InvalidBody)?,
@@ -217,11 +222,15 @@ fn submit_request(report: ReportRequest, body: SubmitBody<'_>) -> Result<SubmitR
     })
 }
 
-fn artifact(given: ArtifactIn<'_>) -> Result<ArtifactGiven, Refusal> {
+fn artifact(given: ArtifactIn<'_>, text: &Bytes) -> Result<ArtifactGiven, Refusal> {
+    let content = given.content_base64.map(|content| match content {
+        Cow::Borrowed(content) => text.slice_ref(content.as_bytes()),
+        Cow::Owned(content) => Bytes::from(content),
+    });
     Ok(ArtifactGiven {
         name: given.name.ok_or(Refusal::InvalidBody)?,
         url: given.url,
-        content: given.content_base64.map(Cow::into_owned),
+        content,
         content_type: given.content_type,
     })
 }
