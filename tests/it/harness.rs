@@ -35,6 +35,12 @@ impl Server {
         Server::launch(directory, vec!["dev".into(), "--port".into(), "0".into(), "--data-dir".into(), data])
     }
 
+    /// `codeq dev` that keeps nothing: for tests that are not about keeping, because it starts at once.
+    pub fn memory() -> Server {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Server::launch(directory, ["dev", "--port", "0", "--memory"].map(String::from).to_vec())
+    }
+
     /// `codeq serve` with this configuration. `port`, `bindAddress` and the data directory are filled in
     /// unless given.
     pub fn serve(mut config: Value) -> Server {
@@ -71,6 +77,11 @@ impl Server {
     /// SIGTERM, and how the process ended.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
+        self.wait()
+    }
+
+    /// How the process ended, once it has.
+    pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("the server was ours")
     }
 
@@ -113,6 +124,13 @@ impl Server {
     /// A request to be completed by the test; see [`answer`].
     pub fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base))
+    }
+}
+
+impl Answer {
+    /// Empty if there is no such header.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 

@@ -1,11 +1,14 @@
 //! What workers send: claims, reports and results.
 
 use crate::task::{ResultRecord, Task};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
-/// The body of a claim. `wait_seconds` is read by the single claim, `count` by the batch.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimBody {
@@ -15,6 +18,15 @@ pub struct ClaimBody {
     pub lease_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimBatchBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
 }
@@ -71,7 +83,8 @@ pub struct ReturnedBody<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Read in a batch only; on the route of a task it is a field like any unknown one.
+    #[serde(default, deserialize_with = "text_or_none", skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
@@ -79,10 +92,50 @@ pub struct SubmitBody<'a> {
     pub result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "objects", skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Vec<ArtifactIn<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
+}
+
+/// Reads a list of objects. Derived readers would take an array of an object's fields in order, too.
+fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    struct Object<T>(T);
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+            deserializer.deserialize_map(Fields(PhantomData))
+        }
+    }
+    struct Fields<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+        type Value = Object<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+        }
+    }
+    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
+    Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
+}
+
+/// Which task an item of a batch is about, whatever else is wrong with it.
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmitTarget {
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub task_id: Option<String>,
+}
+
+/// Anything but a string is none.
+fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).ok())
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]

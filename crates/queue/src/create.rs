@@ -102,9 +102,13 @@ pub struct InvalidUrl;
 /// An absolute http or https URL with a host; blank is absent.
 pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, InvalidUrl> {
     let Some(text) = url.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    // The parser mends what it can (spaces, backslashes, missing slashes); we keep the text as it is.
+    let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
+    let (scheme, rest) = text.split_once("://").ok_or(InvalidUrl)?;
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let parsed = url::Url::parse(text).map_err(|_| InvalidUrl)?;
-    let has_host = parsed.host_str().is_some_and(|host| !host.is_empty());
-    if !matches!(parsed.scheme(), "http" | "https") || !has_host {
+    let has_host = !rest.starts_with('/') && parsed.host_str().is_some_and(|host| !host.is_empty());
+    if !is_plain || !is_web || !has_host {
         return Err(InvalidUrl);
     }
     Ok(Some(text.into()))
@@ -207,7 +211,19 @@ mod tests {
             Some("https://p.example/hook")
         );
         assert_eq!(webhook(" ").unwrap().body.webhook, None);
-        for bad in ["ftp://x/", "/relative", "http://", "mailto:a@b", "no url"] {
+        for bad in [
+            "ftp://x/",
+            "/relative",
+            "http://",
+            "mailto:a@b",
+            "no url",
+            " http://h/",
+            "http://h/ ",
+            "ht\ntp://h/",
+            "http:\\\\h\\x",
+            "http:h",
+            "http:///h",
+        ] {
             assert_eq!(webhook(bad), Err(Refusal::InvalidWebhookUrl), "{bad}");
         }
         let headers = |headers: Vec<(String, String)>| check(CreateRequest { headers, ..request() });

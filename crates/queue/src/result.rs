@@ -129,6 +129,9 @@ fn check_artifacts(artifacts: &[Artifact]) -> Result<(), Refusal> {
         if kind.len() > limits::ARTIFACT_TYPE_BYTES || !visible {
             return Err(Refusal::InvalidArtifact(format!("invalid artifact contentType: {}", artifact.name)));
         }
+        if artifact.stored.is_none() && artifact.url.len() > limits::ARTIFACT_URL_BYTES {
+            return Err(Refusal::InvalidArtifact(format!("invalid artifact url: {}", artifact.name)));
+        }
         if !names.insert(artifact.name.as_str()) {
             return Err(Refusal::InvalidArtifact(format!("duplicate artifact name: {}", artifact.name)));
         }

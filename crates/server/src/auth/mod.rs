@@ -31,3 +31,4 @@ pub use denied::Denied;
 pub use gate::{Gate, GateOptions};
 pub use provider::ProviderConfig;
 pub use scope::{Scope, Scopes};
+pub use tenant::is_name as is_tenant;

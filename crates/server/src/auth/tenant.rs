@@ -24,7 +24,7 @@ pub fn of<'a>(claims: &'a Map<String, Value>, subject: &'a str) -> Result<&'a st
 }
 
 /// `^[a-z][a-z0-9-]{1,62}$`
-fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let is_inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
     (2..=63).contains(&bytes.len()) && bytes[0].is_ascii_lowercase() && bytes[1..].iter().all(is_inner)

@@ -3,6 +3,7 @@
 use super::{Broker, Error};
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{Failure, QueueKey, QueueStats, Refusal, Time};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tasks removed by one cleanup when no limit, or nothing positive, is asked for.
@@ -19,9 +20,22 @@ impl Broker {
     }
 
     /// Removes completed and failed tasks whose retention ends at or before `before`; how many.
-    pub async fn cleanup(&self, tenant: Arc<str>, before: Option<Time>, limit: i64) -> Result<u64, Error> {
+    /// `None` is every tenant that has a queue.
+    pub async fn cleanup(&self, tenant: Option<Arc<str>>, before: Time, limit: i64) -> Result<u64, Failure> {
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(CLEANUP_LIMIT);
-        Ok(self.store.cleanup(tenant, before.unwrap_or_else(|| self.now()), limit).await?)
+        let tenants = match tenant {
+            Some(tenant) => BTreeSet::from([tenant]),
+            None => self.queues(None).await?.into_iter().map(|queue| queue.tenant).collect(),
+        };
+        let mut deleted = 0;
+        for tenant in tenants {
+            let left = limit.saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX));
+            if left == 0 {
+                break;
+            }
+            deleted += self.store.cleanup(tenant, before, left).await?;
+        }
+        Ok(deleted)
     }
 
     pub async fn put_topic(

@@ -3,7 +3,7 @@
 use super::call::{Call, parse_or_empty};
 use super::error::Error;
 use super::reply;
-use crate::auth::Admin;
+use crate::auth::{Admin, Denied, is_tenant};
 use crate::stamp;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,10 +15,29 @@ use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{QueueStats, Refusal};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Whose queues an admin call is about. Only operators may name another tenant than their own, or all.
+fn scope(call: &Call, admin: &Admin) -> Result<Option<Arc<str>>, Error> {
+    match call.query("tenant").as_deref() {
+        None => Ok(Some(admin.0.tenant.clone())),
+        Some(own) if own == &*admin.0.tenant => Ok(Some(admin.0.tenant.clone())),
+        Some(_) if !admin.0.is_operator => Err(Denied::AdminOnly.into()),
+        Some("*") => Ok(None),
+        Some(other) => Ok(Some(other.into())),
+    }
+}
+
+/// The one tenant of a call that cannot be about all.
+fn tenant(call: &Call, admin: &Admin) -> Result<Arc<str>, Error> {
+    let message = "must match ^[a-z][a-z0-9-]{1,62}$";
+    let tenant = scope(call, admin)?.filter(|tenant| is_tenant(tenant));
+    Ok(tenant.ok_or(Refusal::InvalidTopic { field: "tenantId", message })?)
+}
 
 pub async fn queues(call: Call, admin: Admin) -> Result<Response, Error> {
-    let mut queues = call.broker()?.queues(Some(admin.0.tenant.clone())).await?;
-    queues.sort_by(|a, b| a.command.cmp(&b.command));
+    let mut queues = call.broker()?.queues(scope(&call, &admin)?).await?;
+    queues.sort_by(|a, b| (&a.command, &a.tenant).cmp(&(&b.command, &b.tenant)));
     if call.query("view").as_deref() == Some("stats") {
         let now = call.app.now();
         let view = |queue| view(queue, now);
@@ -63,8 +82,19 @@ fn stats<'a>(queue: &QueueStats, command: &'a str) -> StatsBody<'a> {
 
 pub async fn queue(call: Call, admin: Admin) -> Result<Response, Error> {
     let command = call.param("command");
-    let queue = call.broker()?.queue(&admin.0.tenant, command).await?;
-    Ok(reply::ok(&stats(&queue, command)))
+    let queues = match scope(&call, &admin)? {
+        Some(tenant) => vec![call.broker()?.queue(&tenant, &command).await?],
+        None => call.broker()?.queues(None).await?,
+    };
+    let mut sum =
+        StatsBody { command: Cow::Borrowed(&command), ready: 0, delayed: 0, in_progress: 0, dlq: 0 };
+    for queue in queues.iter().filter(|queue| queue.command.eq_ignore_ascii_case(&command)) {
+        sum.ready += queue.ready_total();
+        sum.delayed += queue.delayed;
+        sum.in_progress += queue.in_progress;
+        sum.dlq += queue.dead;
+    }
+    Ok(reply::ok(&sum))
 }
 
 pub async fn cleanup(mut call: Call, admin: Admin) -> Result<Response, Error> {
@@ -76,18 +106,19 @@ pub async fn cleanup(mut call: Call, admin: Admin) -> Result<Response, Error> {
         None => call.app.now(),
     };
     let shown = given.and_then(stamp::as_sent).unwrap_or_else(|| stamp::utc_seconds(before));
-    let deleted = call.broker()?.cleanup(admin.0.tenant.clone(), Some(before), limit).await?;
+    let scope = scope(&call, &admin)?;
+    let deleted = call.broker()?.cleanup(scope, before, limit).await?;
     Ok(reply::ok(&CleanedUp { before: shown, deleted, limit }))
 }
 
 pub async fn put_topic(mut call: Call, admin: Admin) -> Result<Response, Error> {
     let body = call.read().await?;
-    topic::check_name(call.param("topicName"))?;
+    topic::check_name(&call.param("topicName"))?;
     let body: PolicyBody = json::read(&body).map_err(|malformed| {
         Error::from(Refusal::InvalidBody).saying("invalid_body", format!("invalid request body: {malformed}"))
     })?;
-    let name = call.param("topicName").to_owned();
-    let put = call.broker()?.put_topic(admin.0.tenant.clone(), name, policy(body)).await;
+    let name = call.param("topicName");
+    let put = call.broker()?.put_topic(tenant(&call, &admin)?, name, policy(body)).await;
     let (topic, did) = put.map_err(in_words_of_topics)?;
     let status = match did {
         TopicPut::Created => StatusCode::CREATED,
@@ -97,8 +128,8 @@ pub async fn put_topic(mut call: Call, admin: Admin) -> Result<Response, Error> 
 }
 
 pub async fn topic(call: Call, admin: Admin) -> Result<Response, Error> {
-    let name = call.param("topicName").to_owned();
-    let topic = call.broker()?.topic(admin.0.tenant.clone(), name).await.map_err(in_words_of_topics)?;
+    let name = call.param("topicName");
+    let topic = call.broker()?.topic(tenant(&call, &admin)?, name).await.map_err(in_words_of_topics)?;
     Ok(reply::ok(&shown(&topic)))
 }
 
@@ -106,8 +137,8 @@ pub async fn delete_topic(call: Call, admin: Admin) -> Result<Response, Error> {
     if call.query("deletionPolicy").as_deref() != Some("Delete") {
         return Err(Refusal::DeletionPolicyRequired.into());
     }
-    let name = call.param("topicName").to_owned();
-    call.broker()?.delete_topic(admin.0.tenant.clone(), name).await.map_err(in_words_of_topics)?;
+    let name = call.param("topicName");
+    call.broker()?.delete_topic(tenant(&call, &admin)?, name).await.map_err(in_words_of_topics)?;
     Ok(reply::no_content())
 }
 

@@ -10,15 +10,17 @@ use bytes::{Bytes, BytesMut};
 use codeq_api::json;
 use codeq_queue::Refusal;
 use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub struct Call {
     pub app: Arc<App>,
     pub head: Parts,
-    /// Parameters of the path, decoded, in order.
-    pub params: Vec<(Arc<str>, Arc<str>)>,
     pub body: Body,
+    /// The path of the route, parameters in braces.
+    pub template: &'static str,
     /// Most bytes the body may have.
     pub limit: usize,
 }
@@ -28,13 +30,19 @@ impl Call {
         self.app.broker().ok_or_else(Error::starting)
     }
 
-    /// Empty if the path has no such parameter, or one that is not UTF-8.
-    pub fn param(&self, name: &str) -> &str {
-        self.params.iter().find(|(known, _)| &**known == name).map_or("", |(_, value)| value)
+    /// A parameter of the path, decoded; empty if it is not UTF-8.
+    pub fn param(&self, name: &str) -> String {
+        let segments = self.template.split('/').zip(self.head.uri.path().split('/'));
+        let is_named =
+            |template: &str| template.strip_prefix('{').and_then(|t| t.strip_suffix('}')) == Some(name);
+        let value = segments.filter(|(template, _)| is_named(template)).map(|(_, value)| value).next();
+        let decoded = percent_decode_str(value.unwrap_or_default()).decode_utf8();
+        decoded.map(Cow::into_owned).unwrap_or_default()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.headers.get(name)?.to_str().ok()
+    /// `None` if there is no such header; an error if it is not UTF-8.
+    pub fn header(&self, name: &str) -> Result<Option<&str>, std::str::Utf8Error> {
+        self.head.headers.get(name).map(|value| std::str::from_utf8(value.as_bytes())).transpose()
     }
 
     /// The first value of a query parameter, decoded.

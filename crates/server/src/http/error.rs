@@ -17,6 +17,8 @@ pub struct Error {
     pub status: StatusCode,
     pub code: &'static str,
     pub text: Cow<'static, str>,
+    /// What broke; for the log, never for the caller.
+    pub cause: Option<Failure>,
     extra: Extra,
 }
 
@@ -30,7 +32,7 @@ enum Extra {
 
 impl Error {
     fn new(status: StatusCode, code: &'static str, text: impl Into<Cow<'static, str>>) -> Error {
-        Error { status, code, text: text.into(), extra: Extra::None }
+        Error { status, code, text: text.into(), cause: None, extra: Extra::None }
     }
 
     pub fn route_not_found() -> Error {
@@ -66,10 +68,6 @@ impl Error {
             true => Error { text: text.into(), ..self },
             false => self,
         }
-    }
-
-    pub fn is_failure(&self) -> bool {
-        self.status.is_server_error()
     }
 
     pub fn respond(&self, request_id: &str) -> Response {
@@ -118,13 +116,14 @@ impl From<broker::Error> for Error {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        match failure {
-            Failure::Closed => Error::shutting_down(),
+        let error = match failure {
+            Failure::Closed => return Error::shutting_down(),
             Failure::Unavailable { .. } => Error::starting(),
             Failure::Internal(_) => {
                 Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "internal error")
             }
-        }
+        };
+        Error { cause: Some(failure), ..error }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Accepting connections, and ending them in good order.
 
 use super::Entry;
+use super::unread::Unread;
 use super::watched::{PacedBody, Watched};
 use crate::config::ListenAddress;
 use axum::body::Body;
+use axum::http::header::EXPECT;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -102,7 +104,11 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let (entry, pace) = (entry.clone(), pace.clone());
         async move {
-            let request = request.map(|body| Body::new(PacedBody::new(body, pace.clone())));
+            let is_held_back = request.headers().contains_key(EXPECT);
+            let request = request.map(|body| {
+                let body = Unread::new(body, is_held_back);
+                Body::new(PacedBody::new(body, pace.clone()))
+            });
             let response = entry.serve(request).await;
             pace.is_answered();
             Ok::<_, Infallible>(response)

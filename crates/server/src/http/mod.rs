@@ -14,6 +14,7 @@ mod reply;
 pub mod routes;
 mod show;
 mod subscribe;
+mod unread;
 mod watched;
 mod work;
 
@@ -27,7 +28,7 @@ use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{RawPathParams, Request};
+use axum::extract::Request;
 use axum::http::header::ALLOW;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::Response;
@@ -36,6 +37,7 @@ use codeq_queue::Time;
 use codeq_store::Clock;
 use error::Error;
 use routes::{Endpoint, Route};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +46,9 @@ use tower_service::Service;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is taken over from a caller.
 const REQUEST_ID_BYTES: usize = 128;
+
+/// Milliseconds between two logged failures.
+const COMPLAINTS: i64 = 1000;
 
 /// What every handler can reach.
 pub struct App {
@@ -56,6 +61,8 @@ pub struct App {
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
+    /// When a failure was last logged, in milliseconds.
+    complained: AtomicI64,
     /// `/metrics` has a port of its own.
     pub has_metrics_port: bool,
 }
@@ -93,6 +100,7 @@ impl App {
     ) -> App {
         App {
             metrics,
+            complained: AtomicI64::new(0),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
             gate,
@@ -123,6 +131,18 @@ impl App {
 
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
+    fn complain(&self, error: &Error, route: &Route, id: &RequestId) {
+        let Some(cause) = &error.cause else { return };
+        let now = self.now().millis();
+        let last = self.complained.swap(now, Ordering::Relaxed);
+        if now - last < COMPLAINTS {
+            self.complained.store(last, Ordering::Relaxed);
+            return;
+        }
+        tracing::error!(requestId = id.text(), op = route.path, err = %cause, "storage error");
     }
 
     fn check_rate(&self, caller: &Caller, scope: RateScope, operation: &'static str) -> Result<(), Error> {
@@ -179,11 +199,9 @@ impl Entry {
     }
 
     pub async fn serve(mut self, mut request: Request) -> Response {
-        let started = Instant::now();
         let id = request_id(&request);
         request.extensions_mut().insert(id.clone());
         trim_slash(request.uri_mut());
-        let method = request.method().clone();
         let mut response = match self.router.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -193,13 +211,6 @@ impl Entry {
             response =
                 Error::method_not_allowed(allow.unwrap_or(HeaderValue::from_static(""))).respond(id.text());
         }
-        tracing::debug!(
-            requestId = id.text(),
-            %method,
-            status = response.status().as_u16(),
-            durationMs = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "request"
-        );
         response.headers_mut().insert(REQUEST_ID, id.0);
         response
     }
@@ -208,30 +219,34 @@ impl Entry {
 fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
     let app = app.clone();
     let (path, filter) = (route.path, route.filter());
-    let handler = move |params: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
-                        request: Request| {
+    let handler = move |request: Request| {
         let (app, route) = (app.clone(), route.clone());
         async move {
-            let id = id_of(&request);
-            let params = params.map(|params| params.iter().map(|(k, v)| (k.into(), v.into())).collect());
-            match run(app, &route, params.unwrap_or_default(), request).await {
-                Ok(response) => response,
-                Err(error) => error.respond(id.text()),
-            }
+            let started = Instant::now();
+            let (id, method) = (id_of(&request), request.method().clone());
+            let response = run(app.clone(), &route, request).await.unwrap_or_else(|error| {
+                app.complain(&error, &route, &id);
+                error.respond(id.text())
+            });
+            tracing::debug!(
+                requestId = id.text(),
+                %method,
+                route = route.path,
+                status = response.status().as_u16(),
+                durationMs = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                "request"
+            );
+            response
         }
     };
     router.route(path, axum::routing::on(filter, handler))
 }
 
 /// Everything between routing and the handler.
-async fn run(
-    app: Arc<App>,
-    route: &Route,
-    params: Vec<(Arc<str>, Arc<str>)>,
-    request: Request<Body>,
-) -> Result<Response, Error> {
+async fn run(app: Arc<App>, route: &Route, request: Request<Body>) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let call = Call { limit: route.limit.bytes(&app.limits), app: app.clone(), head, params, body };
+    let limit = route.limit.bytes(&app.limits);
+    let call = Call { app: app.clone(), head, body, template: route.path, limit };
     call.check_length()?;
     let authorization = call.head.headers.get(axum::http::header::AUTHORIZATION).cloned();
     let authorization = authorization.as_ref().map(HeaderValue::as_bytes);

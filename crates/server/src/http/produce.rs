@@ -28,7 +28,9 @@ pub async fn create(mut call: Call, producer: Producer) -> Result<Response, Erro
     if body.payload.is_none() {
         return Err(Refusal::InvalidBody.into());
     }
-    let key = merge_keys(body.idempotency_key.as_deref(), call.header("idempotency-key"));
+    // A key that cannot be read must not pass for none: the retry would make a second task.
+    let header = call.header("idempotency-key").map_err(|_| Refusal::IdempotencyKeyTooLong)?;
+    let key = merge_keys(body.idempotency_key.as_deref(), header);
     let asked = request(&producer.0.tenant, CreateBody { idempotency_key: None, ..body })
         .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
     let created = call.broker()?.create(vec![asked]).await.pop().expect("one item, one answer")?;
@@ -114,7 +116,7 @@ pub fn common_failure<T>(items: &broker::Items<T>) -> Option<Error> {
 }
 
 pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
-    let found = call.broker()?.get(&reader.0.tenant, call.param("id")).await;
+    let found = call.broker()?.get(&reader.0.tenant, &call.param("id")).await;
     let task = found.map_err(|error| Error::from(error).saying("task_not_found", "not found"))?;
     Ok(reply::ok(&show::task(&task, &call.app.stamp)))
 }
@@ -122,7 +124,7 @@ pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
 pub async fn result(call: Call, reader: Reader) -> Result<Response, Error> {
     let seconds = call.query("waitSeconds").and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     let wait = wait(seconds, RESULT_WAIT);
-    let ended = call.broker()?.result(&reader.0.tenant, call.param("id"), wait).await;
+    let ended = call.broker()?.result(&reader.0.tenant, &call.param("id"), wait).await;
     let (task, record) =
         ended.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
     let stamp = &call.app.stamp;
@@ -135,7 +137,7 @@ pub fn wait(seconds: i64, most: i64) -> Duration {
 }
 
 pub async fn artifact(call: Call, reader: Reader) -> Result<Response, Error> {
-    let found = call.broker()?.artifact(&reader.0.tenant, call.param("id"), call.param("name")).await;
+    let found = call.broker()?.artifact(&reader.0.tenant, &call.param("id"), &call.param("name")).await;
     let found = found.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
     let kind = found.content_type.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));

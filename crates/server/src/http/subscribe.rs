@@ -29,7 +29,7 @@ pub async fn subscribe(mut call: Call, worker: Worker) -> Result<Response, Error
 pub async fn renew(mut call: Call, worker: Worker) -> Result<Response, Error> {
     let body: RenewBody = json::read_or_empty(&call.read().await?).unwrap_or_default();
     let ttl = body.ttl_seconds.unwrap_or(0);
-    let renewed = call.broker()?.renew(worker.0.tenant.clone(), call.param("id"), ttl).await?;
+    let renewed = call.broker()?.renew(worker.0.tenant.clone(), &call.param("id"), ttl).await?;
     Ok(reply::ok(&subscribed(&call, &renewed)))
 }
 

@@ -8,8 +8,9 @@
 //!
 //! One timer per connection does all of this, and it is moved only when it has fired.
 
+use super::unread::Unread;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -76,13 +77,13 @@ fn millis(duration: Duration) -> u64 {
 
 /// The body of a request; tells when it is complete.
 pub struct PacedBody {
-    body: Incoming,
+    body: Unread,
     pace: Arc<Pace>,
 }
 
 impl PacedBody {
     /// To be made when the head is complete.
-    pub fn new(body: Incoming, pace: Arc<Pace>) -> PacedBody {
+    pub fn new(body: Unread, pace: Arc<Pace>) -> PacedBody {
         match body.is_end_stream() {
             true => pace.enter(SERVED, None),
             false => pace.enter(BODY, Some(BODY_GRACE)),

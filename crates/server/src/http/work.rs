@@ -12,8 +12,8 @@ use bytes::Bytes;
 use codeq_api::json;
 use codeq_api::task::Results;
 use codeq_api::work::{
-    AbandonBody, ArtifactIn, ClaimBody, ClaimedTasks, HeartbeatBody, NackBody, Ok as OkBody, ReturnedBody,
-    SubmitBatch, SubmitBody, SubmittedItem,
+    AbandonBody, ArtifactIn, ClaimBatchBody, ClaimBody, ClaimedTasks, HeartbeatBody, NackBody, Ok as OkBody,
+    ReturnedBody, SubmitBatch, SubmitBody, SubmitTarget, SubmittedItem,
 };
 use codeq_queue::store::Returned;
 use codeq_queue::{Owner, Refusal, TaskId, limits};
@@ -28,7 +28,12 @@ const CLAIM_WAIT: i64 = 30;
 
 pub async fn claim(mut call: Call, worker: Worker) -> Result<Response, Error> {
     let body: ClaimBody = parse_or_empty(&call.read().await?)?;
-    let request = ClaimRequest { wait: wait(body.wait_seconds.unwrap_or(0), CLAIM_WAIT), ..asked(body, 1) };
+    let request = ClaimRequest {
+        commands: body.commands,
+        lease_seconds: body.lease_seconds.unwrap_or(0),
+        wait: wait(body.wait_seconds.unwrap_or(0), CLAIM_WAIT),
+        count: 1,
+    };
     let lent = lend(call.broker()?, &worker, request).await?;
     let Some(task) = lent.tasks().first() else { return Ok(reply::no_content()) };
     let text = reply::encode(&show::task(task, &call.app.stamp));
@@ -36,28 +41,25 @@ pub async fn claim(mut call: Call, worker: Worker) -> Result<Response, Error> {
 }
 
 pub async fn claim_batch(mut call: Call, worker: Worker) -> Result<Response, Error> {
-    let body: ClaimBody = parse(&call.read().await?)?;
+    let body: ClaimBatchBody = parse(&call.read().await?)?;
     let count = body.count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
     let count = count.ok_or(Refusal::InvalidBody)?;
     if count > limits::BATCH {
         return Err(Refusal::CountTooLarge(limits::BATCH).into());
     }
-    let lent = lend(call.broker()?, &worker, asked(body, count)).await?;
+    let request = ClaimRequest {
+        commands: body.commands,
+        lease_seconds: body.lease_seconds.unwrap_or(0),
+        count,
+        ..ClaimRequest::default()
+    };
+    let lent = lend(call.broker()?, &worker, request).await?;
     if lent.tasks().is_empty() {
         return Ok(reply::no_content());
     }
     let tasks = lent.tasks().iter().map(|task| show::task(task, &call.app.stamp)).collect();
     let text = reply::encode(&ClaimedTasks { tasks });
     Ok(handed_over(text, lent))
-}
-
-fn asked(body: ClaimBody, count: usize) -> ClaimRequest {
-    ClaimRequest {
-        commands: body.commands,
-        lease_seconds: body.lease_seconds.unwrap_or(0),
-        count,
-        ..ClaimRequest::default()
-    }
 }
 
 async fn lend(broker: &Arc<Broker>, worker: &Worker, request: ClaimRequest) -> Result<Lent, Error> {
@@ -107,7 +109,7 @@ impl hyper::body::Body for LentBody {
 }
 
 fn report(call: &Call, worker: &Worker, attempt: Option<i64>) -> ReportRequest {
-    ReportRequest { id: call.param("id").to_owned(), owner: owner(worker), attempt }
+    ReportRequest { id: call.param("id"), owner: owner(worker), attempt }
 }
 
 pub async fn heartbeat(mut call: Call, worker: Worker) -> Result<Response, Error> {
@@ -153,7 +155,7 @@ pub async fn submit(mut call: Call, worker: Worker) -> Result<Response, Error> {
     let asked = submit_request(report(&call, &worker, body.attempt), body, &text);
     let record =
         only(call.broker()?.submit(&worker.0.tenant, vec![asked]).await).map_err(in_words_of_submit)?;
-    let id = TaskId::parse(call.param("id")).ok_or(Refusal::NotFound)?;
+    let id = TaskId::parse(&call.param("id")).ok_or(Refusal::NotFound)?;
     Ok(reply::ok(&show::record(id, &record, &call.app.stamp)))
 }
 
@@ -165,12 +167,12 @@ pub async fn submit_batch(mut call: Call, worker: Worker) -> Result<Response, Er
     let mut asked = Vec::with_capacity(items.len());
     for item in items {
         let body: Result<SubmitBody<'_>, _> = json::read_checked(item.get());
-        let id = body.as_ref().ok().and_then(|body| body.task_id.clone()).unwrap_or_default();
+        let target: SubmitTarget = json::read_checked(item.get()).unwrap_or_default();
         asked.push(body.map_err(|_| Refusal::InvalidBody).and_then(|body| {
             let id = body.task_id.clone().ok_or(Refusal::InvalidBody)?;
             submit_request(ReportRequest { id, owner: owner(&worker), attempt: body.attempt }, body, &text)
         }));
-        ids.push(id);
+        ids.push(target.task_id.unwrap_or_default());
     }
     let submitted = call.broker()?.submit(&worker.0.tenant, asked).await;
     if let Some(failure) = common_failure(&submitted) {
