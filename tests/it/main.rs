@@ -1,5 +1,6 @@
 //! The whole server on real ports, driven by real clients.
 
+mod abuse;
 mod artifacts;
 mod contract;
 mod harness;

@@ -90,7 +90,7 @@ fn start(loaded: Loaded, told: fn(&Config, &Ready) -> std::io::Result<()>) -> an
         // Whoever reads our output may be gone; the server is not.
         let ready = move |ready: &Ready| drop(told(&shown, ready));
         let store = config.clone();
-        let store = async move |observer| codeq_server::open_store(&store, observer).await;
+        let store = |observer| async move { codeq_server::open_store(&store, observer).await };
         codeq_server::run(config, store, ready, shutdown()?).await.map_err(anyhow::Error::from)
     });
     runtime.shutdown_background();

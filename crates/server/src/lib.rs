@@ -58,9 +58,9 @@ pub struct Ready {
 ///
 /// `store` is opened here ([`open_store`], usually). Until it is open `/livez` answers and everything else
 /// is unavailable; then `ready` is called and work is taken.
-pub async fn run(
+pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     config: Config,
-    store: impl AsyncFnOnce(Observer) -> Result<Arc<dyn Store>, String>,
+    store: impl FnOnce(Observer) -> S,
     ready: impl FnOnce(&Ready),
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), ServeError> {

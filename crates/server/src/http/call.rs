@@ -2,8 +2,10 @@
 
 use super::App;
 use super::error::Error;
+use super::watched::Pace;
 use crate::broker::Broker;
 use axum::body::Body;
+use axum::http::Request;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
@@ -51,6 +53,17 @@ impl Call {
         url::form_urlencoded::parse(query.as_bytes())
             .find(|(key, _)| key == name)
             .map(|(_, v)| v.into_owned())
+    }
+
+    /// The clock of the connection; none if there is no connection.
+    pub fn pace(&self) -> Option<Arc<Pace>> {
+        self.head.extensions.get().cloned()
+    }
+
+    /// Lets go of the head before a long wait: its pieces lie in the buffer that the connection read it
+    /// into, and keep all of that alive.
+    pub fn forget_head(&mut self) {
+        self.head = Request::new(()).into_parts().0;
     }
 
     /// Whether the body is known to be too large before it is read.

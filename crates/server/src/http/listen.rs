@@ -101,7 +101,8 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
     // Answers are small and complete: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
     let (stream, pace) = Watched::new(stream);
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(pace.clone());
         let (entry, pace) = (entry.clone(), pace.clone());
         async move {
             let is_held_back = request.headers().contains_key(EXPECT);

@@ -246,29 +246,37 @@ fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
 async fn run(app: Arc<App>, route: &Route, request: Request<Body>) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
     let limit = route.limit.bytes(&app.limits);
-    let call = Call { app: app.clone(), head, body, template: route.path, limit };
+    let mut call = Call { app: app.clone(), head, body, template: route.path, limit };
     call.check_length()?;
-    let authorization = call.head.headers.get(axum::http::header::AUTHORIZATION).cloned();
-    let authorization = authorization.as_ref().map(HeaderValue::as_bytes);
+    // Dropped before the handler runs, see `Call::forget_head`.
+    let header = call.head.headers.remove(axum::http::header::AUTHORIZATION);
+    let authorization = header.as_ref().map(HeaderValue::as_bytes);
     let rate = |caller: &Caller| match route.rate {
         Some((scope, operation)) => app.check_rate(caller, scope, operation),
         None => Ok(()),
     };
     match &route.endpoint {
         Endpoint::Open(handler) => handler(call).await,
-        Endpoint::Any(handler) => handler(call, app.gate.any(authorization).await?).await,
+        Endpoint::Any(handler) => {
+            let caller = app.gate.any(authorization).await?;
+            drop(header);
+            handler(call, caller).await
+        }
         Endpoint::Producer(handler) => {
             let caller = app.gate.producer(authorization).await?;
+            drop(header);
             rate(&caller.0)?;
             handler(call, caller).await
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
+            drop(header);
             rate(&caller.0)?;
             handler(call, caller).await
         }
         Endpoint::Admin(handler) => {
             let caller = app.gate.admin(authorization).await?;
+            drop(header);
             rate(&caller.0)?;
             handler(call, caller).await
         }

@@ -121,10 +121,12 @@ pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
     Ok(reply::ok(&show::task(&task, &call.app.stamp)))
 }
 
-pub async fn result(call: Call, reader: Reader) -> Result<Response, Error> {
+pub async fn result(mut call: Call, reader: Reader) -> Result<Response, Error> {
     let seconds = call.query("waitSeconds").and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     let wait = wait(seconds, RESULT_WAIT);
-    let ended = call.broker()?.result(&reader.0.tenant, &call.param("id"), wait).await;
+    let id = call.param("id");
+    call.forget_head();
+    let ended = call.broker()?.result(&reader.0.tenant, &id, wait).await;
     let (task, record) =
         ended.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
     let stamp = &call.app.stamp;

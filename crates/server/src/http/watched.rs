@@ -6,15 +6,21 @@
 //! pool must not find them closed after seconds. While a request is served there is no limit here; waits
 //! have their own.
 //!
+//! Tasks on their way to a worker ride along ([`Pace::carry`]) until bytes of their answer are written, and
+//! are not written at all if the worker has closed its side: then they go back.
+//!
 //! One timer per connection does all of this, and it is moved only when it has fired.
 
 use super::unread::Unread;
+use crate::broker::Lent;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -42,9 +48,23 @@ pub struct Pace {
     phase: AtomicU8,
     /// Milliseconds after `start` at which patience ends.
     deadline: AtomicU64,
+    /// Whether there is a load; asked at every write.
+    is_loaded: AtomicBool,
+    load: Mutex<Option<Lent>>,
 }
 
 impl Pace {
+    /// Takes tasks along whose answer is the next to be written.
+    pub fn carry(&self, lent: Lent) {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = Some(lent);
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
+    fn unload(&self) -> Option<Lent> {
+        self.is_loaded.store(false, Ordering::Relaxed);
+        self.load.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn enter(&self, phase: u8, patience: Option<Duration>) {
         let deadline = patience.map_or(NONE, |patience| millis(self.start.elapsed() + patience));
         self.phase.store(phase, Ordering::Relaxed);
@@ -124,10 +144,46 @@ pub struct Watched {
 
 impl Watched {
     pub fn new(stream: TcpStream) -> (Watched, Arc<Pace>) {
-        let pace = Pace { start: Instant::now(), phase: AtomicU8::new(HEAD), deadline: AtomicU64::new(NONE) };
+        let pace = Pace {
+            start: Instant::now(),
+            phase: AtomicU8::new(HEAD),
+            deadline: AtomicU64::new(NONE),
+            is_loaded: AtomicBool::new(false),
+            load: Mutex::default(),
+        };
         pace.enter(HEAD, Some(HEAD_TIME));
         let pace = Arc::new(pace);
         (Watched { stream, pace: pace.clone(), alarm: None }, pace)
+    }
+
+    /// Writes; a load has arrived when something of it was taken, and never goes to one who has closed.
+    fn poll_out(
+        &mut self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if !self.pace.is_loaded.load(Ordering::Acquire) {
+            return write(Pin::new(&mut self.stream));
+        }
+        if self.is_closed_there() {
+            drop(self.pace.unload());
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let written = write(Pin::new(&mut self.stream));
+        if let Poll::Ready(Ok(_)) = &written
+            && let Some(mut lent) = self.pace.unload()
+        {
+            lent.hand_over();
+        }
+        written
+    }
+
+    /// Asks the system itself: the runtime may not have been told yet.
+    fn is_closed_there(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(&self.stream, &mut [0; 1], flags) {
+            Ok((_, received)) => received == 0,
+            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
+        }
     }
 
     /// Ready when patience has ended.
@@ -169,7 +225,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        self.poll_out(|stream| stream.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -177,7 +233,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        self.poll_out(|stream| stream.poll_write_vectored(context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {

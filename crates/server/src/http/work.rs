@@ -3,6 +3,7 @@
 use super::call::{Call, parse, parse_or_empty};
 use super::error::Error;
 use super::produce::{common_failure, wait, within_batch};
+use super::watched::Pace;
 use super::{reply, show};
 use crate::auth::Worker;
 use crate::broker::{ArtifactGiven, Broker, ClaimRequest, Lent, ReportRequest, SubmitRequest};
@@ -34,10 +35,12 @@ pub async fn claim(mut call: Call, worker: Worker) -> Result<Response, Error> {
         wait: wait(body.wait_seconds.unwrap_or(0), CLAIM_WAIT),
         count: 1,
     };
+    let pace = call.pace();
+    call.forget_head();
     let lent = lend(call.broker()?, &worker, request).await?;
     let Some(task) = lent.tasks().first() else { return Ok(reply::no_content()) };
     let text = reply::encode(&show::task(task, &call.app.stamp));
-    Ok(handed_over(text, lent))
+    Ok(handed_over(text, lent, pace))
 }
 
 pub async fn claim_batch(mut call: Call, worker: Worker) -> Result<Response, Error> {
@@ -59,7 +62,7 @@ pub async fn claim_batch(mut call: Call, worker: Worker) -> Result<Response, Err
     }
     let tasks = lent.tasks().iter().map(|task| show::task(task, &call.app.stamp)).collect();
     let text = reply::encode(&ClaimedTasks { tasks });
-    Ok(handed_over(text, lent))
+    Ok(handed_over(text, lent, call.pace()))
 }
 
 async fn lend(broker: &Arc<Broker>, worker: &Worker, request: ClaimRequest) -> Result<Lent, Error> {
@@ -73,17 +76,18 @@ fn owner(worker: &Worker) -> Arc<Owner> {
     Arc::new(Owner::new(&worker.0.subject, &worker.0.subject))
 }
 
-/// An answer with tasks in it. They are the worker's once the connection has taken the text; an answer
-/// that is dropped before goes back with a refund.
-fn handed_over(text: Bytes, lent: Lent) -> Response {
+/// An answer with tasks in it. They are the worker's once the system has taken the text for a connection
+/// that is still open; an answer that does not get there goes back with a refund.
+fn handed_over(text: Bytes, lent: Lent, pace: Option<Arc<Pace>>) -> Response {
     let mut response = reply::ok(&());
-    *response.body_mut() = Body::new(LentBody { text: Some(text), lent });
+    *response.body_mut() = Body::new(LentBody { text: Some(text), lent: Some(lent), pace });
     response
 }
 
 struct LentBody {
     text: Option<Bytes>,
-    lent: Lent,
+    lent: Option<Lent>,
+    pace: Option<Arc<Pace>>,
 }
 
 impl hyper::body::Body for LentBody {
@@ -95,7 +99,11 @@ impl hyper::body::Body for LentBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
         let text = self.text.take();
-        self.lent.hand_over();
+        match (self.lent.take(), &self.pace) {
+            (Some(lent), Some(pace)) => pace.carry(lent),
+            (Some(mut lent), None) => lent.hand_over(),
+            (None, _) => {}
+        }
         Poll::Ready(text.map(|text| Ok(hyper::body::Frame::data(text))))
     }
 

@@ -50,14 +50,25 @@ impl ShardHandle {
         bytes: usize,
         act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
     ) -> Result<T, Failure> {
-        let seat = self.links.inbox.seat(lane).await.ok_or_else(|| self.failure())?;
         let (reply, answer) = oneshot::channel();
+        self.tell(lane, bytes, move |turn| act(turn, reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(self.failure()))
+    }
+
+    /// Runs `act` on the owner's thread.
+    pub async fn tell(
+        &self,
+        lane: Lane,
+        bytes: usize,
+        act: impl FnOnce(&mut Turn<'_>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let seat = self.links.inbox.seat(lane).await.ok_or_else(|| self.failure())?;
         let act = Box::new(move |turn: &mut Turn<'_>| {
-            act(turn, reply);
+            act(turn);
             drop(seat);
         });
         self.links.inbox.post_job(Job { act, bytes });
-        answer.await.unwrap_or_else(|_| Err(self.failure()))
+        Ok(())
     }
 
     /// Runs `read` on a reading thread.

@@ -102,13 +102,66 @@ fn stretches(shards: &Shards, claim: &Claim) -> Vec<(usize, Commands)> {
     stretches.into_iter().map(|(shard, commands)| (shard, Commands::These(commands.into()))).collect()
 }
 
+/// Tasks taken for a claim whose caller may go away at any moment: unless they are kept, they go back.
+struct Taken<'a> {
+    tasks: Vec<Task>,
+    shards: &'a Shards,
+}
+
+impl<'a> Taken<'a> {
+    fn nothing(shards: &'a Shards) -> Taken<'a> {
+        Taken { tasks: Vec::new(), shards }
+    }
+
+    fn keep(mut self) -> Vec<Task> {
+        std::mem::take(&mut self.tasks)
+    }
+
+    async fn receive(
+        &mut self,
+        answer: oneshot::Receiver<Result<Vec<Task>, Failure>>,
+    ) -> Option<Result<(), Failure>> {
+        let mut landing = Landing { answer, taken: self };
+        let received = (&mut landing.answer).await.ok()?;
+        Some(received.map(|tasks| landing.taken.tasks.extend(tasks)))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for task in self.tasks.drain(..) {
+            let shard = &self.shards[task.id.shard(self.shards.len() as u32) as usize];
+            shard.links.inbox.post(move |turn| turn.take_back(&[task]));
+        }
+    }
+}
+
+/// An answer on its way. Dropped after it was sent and before it was read, its tasks are still taken.
+struct Landing<'a, 'b> {
+    answer: oneshot::Receiver<Result<Vec<Task>, Failure>>,
+    taken: &'a mut Taken<'b>,
+}
+
+impl Drop for Landing<'_, '_> {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(unread)) = self.answer.try_recv() {
+            self.taken.tasks.extend(unread);
+        }
+    }
+}
+
 async fn claim_on(
-    shard: &ShardHandle,
+    taken: &mut Taken<'_>,
+    shard: usize,
     claim: Claim,
     rival: Option<(u8, Time)>,
-) -> Result<Vec<Task>, Failure> {
+) -> Result<(), Failure> {
+    let shard = &taken.shards[shard];
+    let (reply, answer) = oneshot::channel();
     let bytes = claim_bytes(&claim);
-    shard.ask(Lane::Other, bytes, move |turn, reply| turn.claim(&claim, rival, reply)).await
+    shard.tell(Lane::Other, bytes, move |turn| turn.claim(&claim, rival, reply)).await?;
+    taken.receive(answer).await.unwrap_or_else(|| Err(shard.failure()))
 }
 
 /// What a claim may write, if it is much.
@@ -120,33 +173,31 @@ fn claim_bytes(claim: &Claim) -> usize {
 
 /// One try over all shards, in the order of the rules.
 pub async fn claim_now(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> {
+    let mut taken = Taken::nothing(shards);
     if shards.len() == 1 {
-        return claim_on(&shards[0], claim, None).await;
+        claim_on(&mut taken, 0, claim, None).await?;
+        return Ok(taken.keep());
     }
     match &claim.commands {
-        Commands::Any => claim_any(shards, claim).await,
+        Commands::Any => claim_any(&mut taken, claim).await?,
         Commands::These(_) => {
-            let mut taken = Vec::new();
             for (shard, commands) in stretches(shards, &claim) {
-                let count = claim.count - taken.len();
+                let count = claim.count - taken.tasks.len();
                 if count == 0 {
                     break;
                 }
-                taken.extend(
-                    claim_on(&shards[shard], Claim { commands, count, ..claim.clone() }, None).await?,
-                );
+                claim_on(&mut taken, shard, Claim { commands, count, ..claim.clone() }, None).await?;
             }
-            Ok(taken)
         }
     }
+    Ok(taken.keep())
 }
 
 /// Takes from the shard with the best head until another has a better one.
-async fn claim_any(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> {
-    let mut taken = Vec::new();
-    while taken.len() < claim.count {
+async fn claim_any(taken: &mut Taken<'_>, claim: Claim) -> Result<(), Failure> {
+    while taken.tasks.len() < claim.count {
         let tenant = &claim.tenant;
-        let heads = each_shard(shards, |shard| {
+        let heads = each_shard(taken.shards, |shard| {
             let tenant = tenant.clone();
             Box::pin(
                 async move { shard.ask(Lane::Other, 0, move |turn, reply| turn.peek(&tenant, reply)).await },
@@ -158,11 +209,11 @@ async fn claim_any(shards: &Shards, claim: Claim) -> Result<Vec<Task>, Failure> 
         let Some((best, _)) = heads.first() else { break };
         let rival = heads.get(1).map(|(_, head)| *head);
         debug_assert!(rival.is_none_or(|rival| !is_better(rival, heads[0].1)));
-        let count = claim.count - taken.len();
+        let count = claim.count - taken.tasks.len();
         // Nothing: someone was faster. Look again.
-        taken.extend(claim_on(&shards[*best], Claim { count, ..claim.clone() }, rival).await?);
+        claim_on(taken, *best, Claim { count, ..claim.clone() }, rival).await?;
     }
-    Ok(taken)
+    Ok(())
 }
 
 /// Parks a claim on every shard that may feed it.
@@ -185,7 +236,9 @@ pub async fn claim_waiting(shards: &Shards, claim: Claim, token: u64) -> Result<
         });
     }
     drop(ticket);
-    answer.await.unwrap_or_else(|_| Err(shards[0].failure()))
+    let mut taken = Taken::nothing(shards);
+    taken.receive(answer).await.unwrap_or_else(|| Err(shards[0].failure()))?;
+    Ok(taken.keep())
 }
 
 /// One entry a shard: a claim is parked once on each.

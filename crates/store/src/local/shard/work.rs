@@ -138,7 +138,7 @@ impl Turn<'_> {
     }
 
     /// Returns tasks that were lent to someone who vanished before the hand-over.
-    fn take_back(&mut self, unwanted: &[Task]) {
+    pub fn take_back(&mut self, unwanted: &[Task]) {
         if self.unwritable.is_some() {
             return;
         }
