@@ -13,6 +13,9 @@ pub const DEV_TOKEN: &str = "dev-token";
 /// A server that is killed when the test ends.
 pub struct Server {
     pub base: String,
+    /// Where the gRPC streams are, if they are on.
+    pub worker_streams: String,
+    pub producer_streams: String,
     pub directory: TempDir,
     child: Child,
     arguments: Vec<String>,
@@ -56,8 +59,10 @@ impl Server {
     }
 
     fn launch(directory: TempDir, arguments: Vec<String>) -> Server {
-        let (child, base) = launch(&arguments);
-        Server { base, directory, child, arguments, client: client() }
+        let (child, addresses) = launch(&arguments);
+        let Addresses { base, worker_streams, producer_streams } = addresses;
+        let client = client();
+        Server { base, worker_streams, producer_streams, directory, child, arguments, client }
     }
 
     pub fn data(&self) -> PathBuf {
@@ -92,7 +97,11 @@ impl Server {
 
     /// The same server on the same data, on another port.
     pub fn start_again(&mut self) {
-        (self.child, self.base) = launch(&self.arguments);
+        let (child, addresses) = launch(&self.arguments);
+        self.child = child;
+        self.base = addresses.base;
+        self.worker_streams = addresses.worker_streams;
+        self.producer_streams = addresses.producer_streams;
     }
 
     pub async fn get(&self, path: &str, token: &str) -> Answer {
@@ -158,21 +167,42 @@ fn path(path: &Path) -> String {
     path.to_str().expect("temporary directories have plain names").to_owned()
 }
 
+#[derive(Default)]
+struct Addresses {
+    base: String,
+    worker_streams: String,
+    producer_streams: String,
+}
+
+impl Addresses {
+    /// Takes what a line tells; true once the server listens.
+    fn read(&mut self, line: &str) -> bool {
+        if let Some((_, base)) = line.split_once("[OK] codeQ dev listening on ") {
+            self.base = base.to_owned();
+            return true;
+        }
+        let Ok(event) = serde_json::from_str::<Value>(line) else { return false };
+        let address = event["addr"].as_str().unwrap_or_default();
+        match event["msg"].as_str() {
+            Some("listening") => self.base = format!("http://{address}"),
+            Some("worker streaming gRPC enabled") => self.worker_streams = format!("http://{address}"),
+            Some("producer streaming gRPC enabled") => self.producer_streams = format!("http://{address}"),
+            _ => {}
+        }
+        !self.base.is_empty()
+    }
+}
+
 /// Starts the binary and waits until it says where it listens.
-fn launch(arguments: &[String]) -> (Child, String) {
+fn launch(arguments: &[String]) -> (Child, Addresses) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
     command.env_clear().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let base = lines.by_ref().map_while(Result::ok).find_map(|line| {
-        if let Some((_, base)) = line.split_once("[OK] codeQ dev listening on ") {
-            return Some(base.to_owned());
-        }
-        let event: Value = serde_json::from_str(&line).ok()?;
-        (event["msg"] == "listening")
-            .then(|| format!("http://{}", event["addr"].as_str().unwrap_or_default()))
-    });
+    let mut addresses = Addresses::default();
+    let listens = lines.by_ref().map_while(Result::ok).any(|line| addresses.read(&line));
+    assert!(listens, "the server starts; its errors are above");
     // Whatever it says later must not fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
-    (child, base.expect("the server starts; its errors are above"))
+    (child, addresses)
 }

@@ -5,3 +5,4 @@ mod artifacts;
 mod contract;
 mod harness;
 mod session;
+mod streams;

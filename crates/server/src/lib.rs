@@ -1,12 +1,14 @@
 //! The codeQ server: the process around a store.
 //!
 //! [`run`] is the whole life of a server, top to bottom: what is opened in which order, when it takes work,
-//! and how it ends. `broker` holds the verbs, `http` translates, `auth` says who calls.
+//! and how it ends. `broker` holds the verbs, `http` and `grpc` translate, `auth` says who
+//! calls.
 
 mod artifacts;
 pub mod auth;
 pub mod broker;
 pub mod config;
+pub mod grpc;
 pub mod http;
 mod metrics;
 pub mod rate;
@@ -52,6 +54,9 @@ pub enum ServeError {
 /// A server that takes work.
 pub struct Ready {
     pub address: SocketAddr,
+    /// Where the gRPC streams are, if they are on.
+    pub worker_streams: Option<SocketAddr>,
+    pub producer_streams: Option<SocketAddr>,
 }
 
 /// Serves until `shutdown` tells a reason, then closes everything.
@@ -68,13 +73,16 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let draining = CancellationToken::new();
     let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
+    let gate = Arc::new(gate);
     let metrics = Arc::new(Metrics::new());
-    let app = Arc::new(http::App::new(&config, gate, metrics.clone(), clock.clone(), draining.clone()));
+    let app =
+        Arc::new(http::App::new(&config, gate.clone(), metrics.clone(), clock.clone(), draining.clone()));
     let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
     let scraped = match &config.metrics {
         Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
         None => None,
     };
+    let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(Arc::new(move |events| metrics.observe(events))) => store.map_err(ServeError::Init)?,
@@ -85,13 +93,24 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let broker = Arc::new(broker);
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
     app.open(broker.clone());
+    let office = grpc::Office {
+        gate,
+        broker: broker.clone(),
+        draining: draining.clone(),
+        end_at_token_expiry: config.streams.end_at_token_expiry,
+    };
+    let streams = streams.serve(office, connections).map_err(|error| ServeError::Http(error.to_string()))?;
     tracing::info!(addr = %listening.address, "listening");
-    ready(&Ready { address: listening.address });
+    ready(&Ready {
+        address: listening.address,
+        worker_streams: streams.worker,
+        producer_streams: streams.producer,
+    });
 
     let signal = shutdown.await;
     tracing::info!(signal, "shutting down");
     draining.cancel();
-    listening.drain(DRAIN).await;
+    tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN));
     upkeep.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {

@@ -100,6 +100,7 @@ impl Broker {
         match wait {
             Duration::ZERO => Wait::No,
             _ if self.draining.is_cancelled() => Wait::No,
+            Duration::MAX => Wait::Forever,
             _ => Wait::Until(self.clock.now().plus(wait)),
         }
     }

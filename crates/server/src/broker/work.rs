@@ -17,6 +17,7 @@ pub struct ClaimRequest {
     /// `None`: whatever the token allows.
     pub commands: Option<Vec<String>>,
     pub lease_seconds: i64,
+    /// `Duration::MAX` is without end.
     pub wait: Duration,
     pub count: usize,
 }
@@ -60,6 +61,13 @@ pub struct Lent {
 impl Lent {
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
+    }
+
+    /// Keeps the first `count` and gives the others away.
+    pub fn split_off(&mut self, count: usize) -> Lent {
+        let tasks = self.tasks.split_off(count.min(self.tasks.len()));
+        let (broker, tenant) = (self.broker.clone(), self.tenant.clone());
+        Lent { broker, tenant, owner: self.owner.clone(), tasks }
     }
 
     /// They have reached the worker as far as we can know.

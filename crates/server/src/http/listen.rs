@@ -46,9 +46,21 @@ pub struct Listening {
     connections: TaskTracker,
 }
 
-/// Serves `entry` until stopped, at most `most` connections at once; beyond that callers wait in the
-/// kernel's queue.
+/// Serves `entry` until stopped, at most `most` connections at once.
 pub fn listen(listener: TcpListener, entry: Entry, most: usize) -> std::io::Result<Listening> {
+    accept(listener, most, move |stream, stop, abort| serve(stream, entry.clone(), stop, abort))
+}
+
+/// Has `serve` serve every connection until stopped, at most `most` at once; beyond that callers wait in
+/// the kernel's queue. At the first token a connection is to end in good order, at the second at once.
+pub fn accept<F>(
+    listener: TcpListener,
+    most: usize,
+    serve: impl Fn(TcpStream, CancellationToken, CancellationToken) -> F + Send + Sync + 'static,
+) -> std::io::Result<Listening>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let listening = Listening {
         address: listener.local_addr()?,
         stop: CancellationToken::new(),
@@ -64,7 +76,7 @@ pub fn listen(listener: TcpListener, entry: Entry, most: usize) -> std::io::Resu
                 let Ok(seat) = seats.clone().acquire_owned().await else { return };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let served = serve(stream, entry.clone(), stop.clone(), abort.clone());
+                        let served = serve(stream, stop.clone(), abort.clone());
                         connections.spawn(async move {
                             served.await;
                             drop(seat);

@@ -18,7 +18,7 @@ mod unread;
 mod watched;
 mod work;
 
-pub use listen::{Listening, bind, listen};
+pub use listen::{Listening, accept, bind, listen};
 
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
@@ -54,7 +54,7 @@ const COMPLAINTS: i64 = 1000;
 pub struct App {
     /// Set once the store is open.
     broker: OnceLock<Arc<Broker>>,
-    pub gate: Gate,
+    pub gate: Arc<Gate>,
     pub stamp: Stamp,
     pub limits: Limits,
     rates: Rates,
@@ -93,7 +93,7 @@ impl RequestId {
 impl App {
     pub fn new(
         config: &Config,
-        gate: Gate,
+        gate: Arc<Gate>,
         metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
         draining: CancellationToken,

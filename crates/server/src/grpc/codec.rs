@@ -1,0 +1,141 @@
+//! Messages on the wire: events in, answers out.
+
+use bytes::Buf;
+use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// Largest message of a caller whose token has not been seen.
+const HELLO_BYTES: usize = 64 * 1024;
+/// Items in a batch beyond which it is not even refused item by item. An item of two bytes takes hundreds
+/// in memory.
+const BATCH_ITEMS: usize = 100_000;
+
+/// Something a stream answers with. It is written when the transport takes it.
+pub trait Answer: Send + 'static {
+    fn write(self, buffer: &mut EncodeBuf<'_>);
+}
+
+impl Answer for codeq_api::grpc::producer::ServerEvent {
+    fn write(self, buffer: &mut EncodeBuf<'_>) {
+        self.encode(buffer).expect("the buffer grows");
+    }
+}
+
+/// An event that may carry a batch.
+pub trait Event: Message + Default + 'static {
+    /// The field of the batch; the items are its field 1.
+    const BATCH: u32;
+}
+
+impl Event for codeq_api::grpc::producer::ProducerEvent {
+    const BATCH: u32 = 3;
+}
+
+impl Event for codeq_api::grpc::worker::WorkerEvent {
+    const BATCH: u32 = 7;
+}
+
+/// The codec of one stream.
+pub struct Wire<E, A> {
+    is_known: Arc<AtomicBool>,
+    messages: PhantomData<fn() -> (E, A)>,
+}
+
+impl<E, A> Wire<E, A> {
+    pub fn new(is_known: Arc<AtomicBool>) -> Wire<E, A> {
+        Wire { is_known, messages: PhantomData }
+    }
+}
+
+impl<E: Event, A: Answer> Codec for Wire<E, A> {
+    type Encode = A;
+    type Decode = E;
+    type Encoder = Wire<E, A>;
+    type Decoder = Wire<E, A>;
+
+    fn encoder(&mut self) -> Wire<E, A> {
+        Wire::new(self.is_known.clone())
+    }
+
+    fn decoder(&mut self) -> Wire<E, A> {
+        Wire::new(self.is_known.clone())
+    }
+}
+
+impl<E, A: Answer> Encoder for Wire<E, A> {
+    type Item = A;
+    type Error = Status;
+
+    fn encode(&mut self, answer: A, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        answer.write(buffer);
+        Ok(())
+    }
+}
+
+impl<E: Event, A> Decoder for Wire<E, A> {
+    type Item = E;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<E>, Status> {
+        // A message takes more room in memory than on the wire; that is not spent on strangers.
+        if buffer.remaining() > HELLO_BYTES && !self.is_known.load(Ordering::Relaxed) {
+            return Err(super::handshake::hello_first());
+        }
+        // Every item takes two bytes at least.
+        if buffer.remaining() > 2 * BATCH_ITEMS && items(buffer.chunk(), E::BATCH) > BATCH_ITEMS {
+            return Err(Status::resource_exhausted("too many items in a batch"));
+        }
+        E::decode(buffer).map(Some).map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+/// Counts the items of the batches in a message without reading them.
+fn items(mut message: &[u8], batch: u32) -> usize {
+    let mut count = 0;
+    while let Some((field, bytes)) = next_field(&mut message) {
+        let mut inner = bytes.filter(|_| field == batch).unwrap_or_default();
+        while next_field(&mut inner).is_some() {
+            count += 1;
+        }
+    }
+    count
+}
+
+/// The number of the next field, and its bytes if it has a length; none at the end, or where the message
+/// is broken.
+fn next_field<'a>(message: &mut &'a [u8]) -> Option<(u32, Option<&'a [u8]>)> {
+    let (field, wire) = decode_key(message).ok()?;
+    if wire != WireType::LengthDelimited {
+        skip_field(wire, field, message, DecodeContext::default()).ok()?;
+        return Some((field, None));
+    }
+    let length = usize::try_from(decode_varint(message).ok()?).ok()?;
+    let (bytes, rest) = message.split_at_checked(length)?;
+    *message = rest;
+    Some((field, Some(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codeq_api::grpc::producer::{CreateTask, CreateTaskBatch, ProducerEvent, producer_event};
+
+    #[test]
+    fn items_are_counted_without_reading_them() {
+        let tasks = vec![CreateTask { seq: 7, command: "c".into(), ..CreateTask::default() }; 300];
+        let batch = producer_event::Event::CreateBatch(CreateTaskBatch { tasks: tasks.clone() });
+        let bytes = ProducerEvent { event: Some(batch) }.encode_to_vec();
+        assert_eq!(items(&bytes, ProducerEvent::BATCH), 300);
+        assert_eq!(items(&[bytes.clone(), bytes.clone()].concat(), ProducerEvent::BATCH), 600);
+        let single = producer_event::Event::Create(tasks[0].clone());
+        assert_eq!(items(&ProducerEvent { event: Some(single) }.encode_to_vec(), ProducerEvent::BATCH), 0);
+        for end in 0..bytes.len() {
+            assert!(items(&bytes[..end], ProducerEvent::BATCH) <= 300);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The first event of a stream: who is there, or why the stream ends at once.
+
+use super::Office;
+use super::session::{Entered, Role};
+use crate::auth::{Denied, Producer, Worker};
+use codeq_queue::{Owner, Refusal, limits};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Status, Streaming};
+
+/// How long a stream may stay without a Hello.
+const HELLO_WAIT: Duration = Duration::from_secs(10);
+
+pub fn hello_first() -> Status {
+    Status::failed_precondition("first event must be Hello")
+}
+
+pub fn shutting_down() -> Status {
+    Status::unavailable("shutting down")
+}
+
+/// Reads the Hello and lets the caller in.
+pub async fn greet<R: Role>(
+    office: &Arc<Office>,
+    incoming: &mut Streaming<R::Event>,
+) -> Result<Entered<R>, Status> {
+    let first = tokio::time::timeout(HELLO_WAIT, incoming.message()).await;
+    let first = first.map_err(|_| Status::deadline_exceeded("no Hello within 10s"))?;
+    R::enter(office, first.map_err(super::texts::transport)?.ok_or_else(hello_first)?).await
+}
+
+pub async fn producer(office: &Office, token: &str) -> Result<Producer, Status> {
+    office.gate.producer_token(present(token)?).await.map_err(denied)
+}
+
+/// The worker and the owner of every lease it takes.
+pub async fn worker(office: &Office, token: &str, id: &str) -> Result<(Worker, Arc<Owner>), Status> {
+    let worker = office.gate.worker_token(present(token)?).await.map_err(denied)?;
+    let id = match id.trim() {
+        "" => &worker.0.subject,
+        id if id.len() > limits::WORKER_ID_BYTES => {
+            return Err(Status::invalid_argument("invalid workerId (max 255 bytes)"));
+        }
+        id => id,
+    };
+    if id.is_empty() {
+        return Err(Status::invalid_argument(Refusal::WorkerIdRequired.to_string()));
+    }
+    let owner = Arc::new(Owner::new(&worker.0.subject, id));
+    Ok((worker, owner))
+}
+
+fn present(token: &str) -> Result<&str, Status> {
+    match token.trim() {
+        "" => Err(Status::unauthenticated("missing token")),
+        token => Ok(token),
+    }
+}
+
+fn denied(denied: Denied) -> Status {
+    match denied {
+        Denied::InvalidTenant => Status::permission_denied(denied.to_string()),
+        Denied::Unavailable(_) => Status::unavailable(format!("auth failed: {denied}")),
+        denied => Status::unauthenticated(format!("auth failed: {denied}")),
+    }
+}

@@ -1,0 +1,183 @@
+//! What workers report of tasks they hold: results, nacks, heartbeats, abandons.
+
+use super::desk::Desk;
+use super::texts;
+use super::work::{Reporter, Said, Working};
+use crate::broker::{Error, Items, SubmitRequest};
+use codeq_api::grpc::worker::{
+    Abandon, AbandonAck, Heartbeat, HeartbeatAck, Nack, NackAck, Result as Report, ResultAck, ResultAckBatch,
+};
+use codeq_api::json;
+use codeq_queue::store::Returned;
+use codeq_queue::{Refusal, limits};
+use std::sync::Arc;
+
+const INVALID_RESULT: &str = "invalid result_json";
+/// Bytes that a report is reckoned to take besides its result.
+const REPORT_BYTES: usize = 256;
+
+impl Working {
+    /// Everything that was gathered, one call for each kind.
+    pub(super) fn report(&mut self, desk: &mut Desk<Said>) {
+        let gathered = &mut self.gathered;
+        let (results, nacks) = (std::mem::take(&mut gathered.results), std::mem::take(&mut gathered.nacks));
+        let heartbeats = std::mem::take(&mut gathered.heartbeats);
+        let abandons = std::mem::take(&mut gathered.abandons);
+        let by = &self.reporter;
+        if !results.is_empty() {
+            let (events, bytes) = (results.len(), size(&results));
+            let submitted = submit(by.clone(), results);
+            desk.call(events, bytes, async move { each(submitted.await, Said::Result) });
+        }
+        if !nacks.is_empty() {
+            let events = nacks.len();
+            let nacked = nack(by.clone(), nacks);
+            desk.call(events, 0, async move { each(nacked.await, Said::Nack) });
+        }
+        if !heartbeats.is_empty() {
+            let events = heartbeats.len();
+            let beaten = heartbeat(by.clone(), heartbeats);
+            desk.call(events, 0, async move { each(beaten.await, Said::Heartbeat) });
+        }
+        if !abandons.is_empty() {
+            let events = abandons.len();
+            let abandoned = abandon(by.clone(), abandons);
+            desk.call(events, 0, async move { each(abandoned.await, Said::Abandon) });
+        }
+    }
+
+    pub(super) fn result_batch(&self, results: Vec<Report>, desk: &mut Desk<Said>) -> usize {
+        let (events, bytes) = (results.len(), size(&results));
+        if events > limits::STREAM_BATCH {
+            let text = Refusal::BatchTooLarge(limits::STREAM_BATCH).to_string();
+            let refuse = |report: Report| result_ack(report.task_id, Some(text.clone().into()));
+            let acks = results.into_iter().map(refuse).collect();
+            desk.answer_many(Said::Results(ResultAckBatch { acks }), events);
+        } else if events > 0 {
+            let submitted = submit(self.reporter.clone(), results);
+            desk.call(events, bytes, async move {
+                let acks = submitted.await;
+                vec![(Said::Results(ResultAckBatch { acks }), events)]
+            });
+        }
+        bytes
+    }
+}
+
+fn size(results: &[Report]) -> usize {
+    results.iter().map(|report| report.result_json.len() + REPORT_BYTES).sum()
+}
+
+/// An answer for every ack, each of one event.
+fn each<T>(acks: Vec<T>, say: fn(T) -> Said) -> Vec<(Said, usize)> {
+    acks.into_iter().map(|ack| (say(ack), 1)).collect()
+}
+
+async fn submit(by: Reporter, results: Vec<Report>) -> Vec<ResultAck> {
+    let mut asked = Vec::with_capacity(results.len());
+    let mut requests = Vec::with_capacity(results.len());
+    for report in results {
+        let result = object(&report.result_json);
+        asked.push((report.task_id.clone(), report.status.clone(), result.is_none()));
+        requests.push(result.ok_or(Refusal::InvalidBody).map(|result| SubmitRequest {
+            report: by.report(report.task_id, report.attempt),
+            status: report.status,
+            result: Some(result),
+            error: (!report.error.is_empty()).then_some(report.error),
+            artifacts: Vec::new(),
+        }));
+    }
+    let submitted = by.broker.submit(&by.tenant, requests).await;
+    texts::log_failure(&submitted);
+    let answered = asked.into_iter().zip(submitted);
+    let acks = answered.map(|((id, status, is_invalid), submitted)| {
+        let text = match submitted {
+            Ok(_) => None,
+            Err(_) if is_invalid => Some(INVALID_RESULT.into()),
+            Err(error) => Some(texts::result(&error, &status)),
+        };
+        result_ack(id, text)
+    });
+    acks.collect()
+}
+
+/// The text of a JSON object; nothing is `{}`.
+fn object(bytes: &[u8]) -> Option<Arc<str>> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_ascii();
+    match text {
+        "" if bytes.is_empty() => Some("{}".into()),
+        "{}" => Some(text.into()),
+        _ if text.starts_with('{') && json::check(text).is_ok() => Some(text.into()),
+        _ => None,
+    }
+}
+
+fn result_ack(task_id: String, text: Option<texts::Text>) -> ResultAck {
+    let ok = text.is_none();
+    ResultAck { task_id, ok, error_message: text.map(Into::into).unwrap_or_default() }
+}
+
+async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
+    let ids: Vec<String> = nacks.iter().map(|nack| nack.task_id.clone()).collect();
+    let asked = nacks.into_iter().map(|nack| {
+        let reason = (!nack.reason.is_empty()).then_some(nack.reason);
+        (by.report(nack.task_id, nack.attempt), nack.delay_seconds.into(), reason)
+    });
+    let returned = by.broker.nack(&by.tenant, asked.collect()).await;
+    let acks = told(ids, returned).map(|(task_id, returned)| match returned {
+        Ok(Returned::Requeued { delay_seconds }) => {
+            let applied_delay_seconds = i32::try_from(delay_seconds).unwrap_or(i32::MAX);
+            NackAck { task_id, ok: true, applied_delay_seconds, ..NackAck::default() }
+        }
+        Ok(Returned::Dead) => NackAck { task_id, ok: true, dlq: true, ..NackAck::default() },
+        Err(error_message) => NackAck { task_id, error_message, ..NackAck::default() },
+    });
+    acks.collect()
+}
+
+async fn heartbeat(by: Reporter, beats: Vec<Heartbeat>) -> Vec<HeartbeatAck> {
+    let ids: Vec<String> = beats.iter().map(|beat| beat.task_id.clone()).collect();
+    let asked =
+        beats.into_iter().map(|beat| (by.report(beat.task_id, beat.attempt), beat.extend_seconds.into()));
+    let extended = by.broker.heartbeat(&by.tenant, asked.collect()).await;
+    let acks = told(ids, extended).map(|(task_id, extended)| match extended {
+        Ok(()) => HeartbeatAck { task_id, ok: true, error_message: String::new() },
+        Err(error_message) => HeartbeatAck { task_id, ok: false, error_message },
+    });
+    acks.collect()
+}
+
+async fn abandon(by: Reporter, abandons: Vec<Abandon>) -> Vec<AbandonAck> {
+    let ids: Vec<String> = abandons.iter().map(|abandon| abandon.task_id.clone()).collect();
+    let asked =
+        abandons.into_iter().map(|abandon| (by.report(abandon.task_id, abandon.attempt), abandon.refund));
+    let returned = by.broker.abandon(&by.tenant, asked.collect()).await;
+    let acks = told(ids, returned).map(|(task_id, returned)| match returned {
+        Ok(returned) => {
+            AbandonAck { task_id, ok: true, dlq: returned == Returned::Dead, ..AbandonAck::default() }
+        }
+        Err(error_message) => AbandonAck { task_id, error_message, ..AbandonAck::default() },
+    });
+    acks.collect()
+}
+
+/// Each id with its answer, refusals in words.
+fn told<T>(ids: Vec<String>, items: Items<T>) -> impl Iterator<Item = (String, Result<T, String>)> {
+    texts::log_failure(&items);
+    let in_words = |error: Error| texts::plain(&error).into_owned();
+    ids.into_iter().zip(items).map(move |(id, item)| (id, item.map_err(in_words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_an_object_or_nothing() {
+        assert_eq!(object(b"").as_deref(), Some("{}"));
+        assert_eq!(object(b" {\"a\": [1]} ").as_deref(), Some("{\"a\": [1]}"));
+        for bad in [&b" "[..], b"1", b"null", b"[]", b"{", b"{}{}", b"{\"a\":1,\"a\":2}", b"\xff"] {
+            assert_eq!(object(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Clients that ask for too much: the server keeps its size.
+
+use super::talk::{Producer, ToProducerStream, ToWorkerStream, Worker, create};
+use super::{server, task_until};
+use crate::harness::Server;
+use codeq_api::grpc::producer::{CreateTask, CreateTaskBatch};
+use codeq_api::grpc::worker::{Heartbeat, WorkerEvent};
+use std::time::Duration;
+use tonic::Code;
+
+fn resident_megabytes(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a process");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has a size");
+    let kilobytes: usize = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    kilobytes / 1024
+}
+
+#[tokio::test]
+async fn a_message_over_sixteen_megabytes_ends_the_stream() {
+    let server = server();
+    let mut producer = Producer::of(&server).await;
+    let payload = vec![b'x'; 17 << 20].into();
+    producer.send(ToProducerStream::Create(CreateTask { payload, ..create(1, "c") })).await;
+    assert_eq!(producer.status().await.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn a_producer_that_never_reads_is_not_read_for_ever() {
+    let server = server();
+    let before = resident_megabytes(&server);
+    let mut producer = Producer::of(&server).await;
+    let mut sent = 0;
+    let sending = async {
+        while sent < 50_000 {
+            let refused = CreateTask { payload: vec![b'x'; 2000].into(), ..create(sent, "a b") };
+            producer.send(ToProducerStream::Create(refused)).await;
+            sent += 1;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(3), sending).await.is_err(), "all {sent} were taken");
+    let grown = resident_megabytes(&server).saturating_sub(before);
+    assert!(grown < 64, "{grown} MB for {sent} events");
+    // What it sent is answered when it reads at last.
+    for _ in 0..sent.min(10_000) {
+        assert_eq!(producer.ack().await.error_message, "invalid command");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_never_reads_is_not_read_for_ever() {
+    let server = server();
+    let before = resident_megabytes(&server);
+    let worker = Worker::of(&server, "w", "").await;
+    let sending = async {
+        for _ in 0..200_000 {
+            let beat = Heartbeat { task_id: "x".repeat(1000), ..Heartbeat::default() };
+            worker.send_event(WorkerEvent { event: Some(ToWorkerStream::Heartbeat(beat)) }).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(3), sending).await.is_err());
+    let grown = resident_megabytes(&server).saturating_sub(before);
+    assert!(grown < 96, "{grown} MB");
+}
+
+#[tokio::test]
+async fn a_worker_that_never_reads_is_not_lent_everything() {
+    const TASKS: u64 = 120;
+    let server = server();
+    let mut producer = Producer::of(&server).await;
+    let mut last = String::new();
+    for seq in 0..TASKS {
+        let payload = format!("\"{}\"", "x".repeat(500_000)).into();
+        last = producer.create(CreateTask { payload, ..create(seq, "c") }).await;
+    }
+    let mut worker = Worker::of(&server, "w", "").await;
+    for _ in 0..TASKS {
+        worker.ready(&["c"], 1).await;
+    }
+    // Sixteen megabytes wait for it, and the rest for someone who reads.
+    let mut other = Worker::of(&server, "w", "b").await;
+    other.ready(&["c"], 1).await;
+    let taken = other.task().await.id;
+    for _ in 1..TASKS {
+        assert_ne!(worker.task().await.id, taken);
+    }
+    task_until(&server, &last, |task| task["status"] == "IN_PROGRESS").await;
+}
+
+#[tokio::test]
+async fn a_batch_of_a_million_nothings_is_not_unpacked() {
+    let server = server();
+    let mut producer = Producer::of(&server).await;
+    let before = resident_megabytes(&server);
+    let tasks = vec![CreateTask::default(); 1_000_000];
+    producer.send(ToProducerStream::CreateBatch(CreateTaskBatch { tasks })).await;
+    assert_eq!(producer.status().await.code(), Code::ResourceExhausted);
+    let grown = resident_megabytes(&server).saturating_sub(before);
+    assert!(grown < 64, "{grown} MB");
+}
