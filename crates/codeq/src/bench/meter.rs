@@ -2,7 +2,13 @@
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// How often a sync is timed.
+const SYNCS: u64 = 300;
 
 /// Latencies from a microsecond to a minute.
 pub fn histogram() -> Histogram<u64> {
@@ -60,4 +66,22 @@ pub fn rss_mb() -> f64 {
         line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok()
     });
     kilobytes as f64 / 1024.0
+}
+
+/// The median of an fdatasync after a small write into a file that has its blocks.
+pub fn sync_median(directory: &Path) -> anyhow::Result<u64> {
+    let path = directory.join("sync");
+    let mut file = File::create(&path)?;
+    file.write_all(&vec![0; 1 << 20])?;
+    file.sync_all()?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut latencies = histogram();
+    for _ in 0..SYNCS {
+        let at = Instant::now();
+        file.write_all(&[7; 1024])?;
+        file.sync_data()?;
+        record(&mut latencies, at.elapsed());
+    }
+    std::fs::remove_file(&path)?;
+    Ok(latencies.value_at_quantile(0.5))
 }

@@ -1,9 +1,11 @@
 //! `codeq bench`: figures of this machine, with ratios taken in one run.
 
 mod drive;
+mod grpc;
 mod http;
 mod journal;
 mod meter;
+mod process;
 mod report;
 mod restart;
 mod store;
@@ -14,6 +16,11 @@ pub enum Bench {
     Store(store::StoreBench),
     /// The HTTP API over real sockets, against an echo on the same stack.
     Http(http::HttpBench),
+    /// The gRPC streams over real sockets, against an echo stream without a store.
+    Grpc(grpc::GrpcBench),
+    /// The echo stream; used by `bench grpc`.
+    #[command(hide = true)]
+    EchoStream(grpc::EchoStream),
     /// The echo server; used by `bench http`.
     #[command(hide = true)]
     Echo(http::Echo),
@@ -30,6 +37,8 @@ impl Bench {
         match self {
             Bench::Store(bench) => bench.run(),
             Bench::Http(bench) => bench.run(),
+            Bench::Grpc(bench) => bench.run(),
+            Bench::EchoStream(echo) => echo.run(),
             Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),
             Bench::Open(open) => open.run(),

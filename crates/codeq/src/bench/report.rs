@@ -31,6 +31,19 @@ pub struct Row {
     pub open_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<f64>,
+    /// From sending a create to its ack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_p50_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_p99_us: Option<u64>,
+    /// From sending a create to a worker having the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assignment_p50_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assignment_p99_us: Option<u64>,
+    /// Against the memory store of the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_ratio: Option<f64>,
     /// The median fdatasync of the same minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_p50_us: Option<u64>,
@@ -139,6 +152,11 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
             row.drain_ms.map(|ms| format!("drained in {ms} ms")),
             row.claim_p99_us.map(|us| format!("claim p99 {us} us")),
             row.disk_mb.map(|mb| format!("disk {mb} MB")),
+            row.create_p99_us
+                .map(|us| format!("create ack p50 {} p99 {us} us", row.create_p50_us.unwrap_or(0))),
+            row.assignment_p99_us
+                .map(|us| format!("to assignment p50 {} p99 {us} us", row.assignment_p50_us.unwrap_or(0))),
+            row.memory_ratio.map(|ratio| format!("{ratio:.2} of memory")),
             row.sync_p50_us.map(|us| format!("fdatasync p50 {us} us")),
         ];
         println!("  {}", extra.into_iter().flatten().collect::<Vec<_>>().join(", "));

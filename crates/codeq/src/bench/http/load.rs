@@ -1,10 +1,11 @@
 //! Requests, as fast as the server answers them.
 
 use super::super::meter::{Used, histogram, record};
+use super::super::process::Process;
 use super::super::report::Row;
 use super::super::store::PAYLOAD_BYTES;
 use super::client::{Client, string_of};
-use super::target::{Process, Target};
+use super::target::Target;
 use anyhow::{Context, bail};
 use codeq_api::work::ClaimedTasks;
 use hdrhistogram::Histogram;

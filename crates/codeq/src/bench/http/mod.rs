@@ -5,11 +5,12 @@ mod load;
 mod target;
 mod wake;
 
+use super::process::Process;
 use super::report::{self, Row};
 use codeq_server::http::{self, Entry};
 use load::{Load, Op};
 use std::path::PathBuf;
-use target::{Process, Target};
+use target::Target;
 
 /// Rounds that every row is taken in: a noisy minute then hits all rows alike.
 const ROUNDS: u32 = 4;

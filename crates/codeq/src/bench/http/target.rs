@@ -1,73 +1,13 @@
 //! The server under load: one of our own in a process of its own, or one that is there already.
 
-use super::super::meter::proc_number;
+use super::super::process::Process;
 use crate::issuer::Issuer;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::json;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// A child process that ends with us.
-pub struct Process {
-    child: Child,
-    pub address: SocketAddr,
-}
-
-impl Process {
-    /// Starts this program with other arguments and waits for the line that tells its address.
-    pub fn start(arguments: &[&str]) -> anyhow::Result<Process> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
-        let output = child.stdout.take().context("no output")?;
-        let mut lines = BufReader::new(output).lines();
-        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            let event: serde_json::Value = serde_json::from_str(&line).ok()?;
-            (event["msg"] == "listening").then(|| event["addr"].as_str()?.parse().ok())?
-        });
-        // Whatever comes later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        match address {
-            Some(address) => Ok(Process { child, address }),
-            None => {
-                let _ = child.kill();
-                bail!("the server did not start; see above")
-            }
-        }
-    }
-
-    /// Processor time so far.
-    pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        // Fields 14 and 15 of the line, in hundredths of a second.
-        Duration::from_millis((ticks(11) + ticks(12)) * 10)
-    }
-
-    pub fn rss_mb(&self) -> f64 {
-        let kilobytes = proc_number(&format!("/proc/{}/status", self.child.id()), |line| {
-            line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok()
-        });
-        kilobytes as f64 / 1024.0
-    }
-
-    /// Bytes handed to write calls so far.
-    pub fn written(&self) -> u64 {
-        proc_number(&format!("/proc/{}/io", self.child.id()), |line| {
-            line.strip_prefix("wchar: ")?.parse().ok()
-        })
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where to send what, as whom.
 pub struct Target {

@@ -1,13 +1,11 @@
 //! Waiting claims: how soon one is answered, and what ten thousand of them cost.
 
-use super::super::meter::{Reading, Used, histogram, record};
+use super::super::meter::{Reading, Used, histogram, record, sync_median};
 use super::super::report::Row;
 use super::client::Client;
 use super::load::expect;
 use super::target::Target;
 use anyhow::Context;
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,24 +38,6 @@ pub async fn wake(target: &Target, directory: &Path) -> anyhow::Result<Row> {
     let row = Row::new("wake", 1, ROUNDS, &Used { cpu: Duration::ZERO, written: 0, ..used }, &latencies);
     let rss_mb = target.process.as_ref().map_or(0.0, |process| process.rss_mb().round());
     Ok(Row { rss_mb, sync_p50_us: Some(sync_median(directory)?), ..row })
-}
-
-/// The median of an fdatasync after a small write into a file that has its blocks.
-fn sync_median(directory: &Path) -> anyhow::Result<u64> {
-    let path = directory.join("sync");
-    let mut file = File::create(&path)?;
-    file.write_all(&vec![0; 1 << 20])?;
-    file.sync_all()?;
-    file.seek(SeekFrom::Start(0))?;
-    let mut latencies = histogram();
-    for _ in 0..ROUNDS {
-        let at = Instant::now();
-        file.write_all(&[7; 1024])?;
-        file.sync_data()?;
-        record(&mut latencies, at.elapsed());
-    }
-    std::fs::remove_file(&path)?;
-    Ok(latencies.value_at_quantile(0.5))
 }
 
 /// So many claims held at once: the server's memory, and that every one of them is answered.
