@@ -34,7 +34,7 @@ pub enum What {
     Returned {
         outcome: AttemptOutcome,
         attempt: u32,
-        worker_id: Box<str>,
+        owner: Option<Arc<Owner>>,
         error: Option<Arc<str>>,
     },
     /// A delayed task has become ready.
@@ -45,7 +45,7 @@ pub enum What {
         /// How the running attempt ended, if one was running.
         outcome: Option<AttemptOutcome>,
         attempt: u32,
-        worker_id: Option<Box<str>>,
+        owner: Option<Arc<Owner>>,
         error: Option<Arc<str>>,
         created_at: Time,
         /// A result callback was put into the outbox.

@@ -245,7 +245,7 @@ mod tests {
             state,
             outcome: Some(outcome),
             attempt: 1,
-            worker_id: None,
+            owner: None,
             error: None,
             created_at: Time::from_millis(1_000),
             has_callback: false,

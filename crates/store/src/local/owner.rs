@@ -12,6 +12,7 @@ use super::journal::{Appender, FRAME_HEADER, NoRoom};
 use super::shard::{Group, Links, Shard, Turn, Waiting};
 use crate::clock::Clock;
 use codeq_queue::Time;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,6 +24,15 @@ const GROUP_BYTES: usize = 1 << 20;
 const SLACK_BYTES: usize = 4 << 20;
 /// Commands that wake the owner while a group is on its way.
 const GATHER: usize = 48;
+/// Groups of this many answers show that many callers are at it: then it pays to wait a moment for more of
+/// them, because a sync costs as much processor time as several commands. Larger groups gather by
+/// themselves while the one before them syncs, and a few callers would only be slowed down.
+const LINGER_GROUPS: Range<usize> = 8..32;
+/// How long a group may be kept waiting for others.
+const LINGER: Duration = Duration::from_micros(400);
+/// When nobody came, all callers there are wait for this very group: so many groups go at once before it is
+/// tried again.
+const LINGER_PAUSE: u32 = 200;
 /// Records let go of between two rounds of commands.
 const SETTLE: usize = 512;
 /// A jump of the wall clock is noticed within this time.
@@ -48,6 +58,11 @@ pub struct Owner {
     /// Free bytes on the disk below which nothing is written.
     pub low_space: Box<dyn Fn() -> Option<String> + Send>,
     group: Group,
+    /// Since when the group waits for more, and the answers that were in it then.
+    lingering: Option<(Instant, usize)>,
+    linger_pause: u32,
+    /// Answers in the group before.
+    last_answers: usize,
     /// The time of this round.
     now: Time,
     is_unwritable: bool,
@@ -74,6 +89,9 @@ impl Owner {
             sink,
             low_space,
             group,
+            lingering: None,
+            linger_pause: 0,
+            last_answers: 0,
             now: Time::ZERO,
             is_unwritable: false,
             space_checked: None,
@@ -133,7 +151,7 @@ impl Owner {
         }
         match &self.sink {
             Sink::Journal { committer, .. } if !committer.is_idle() => {}
-            _ => self.hand_over(),
+            _ => self.hand_over_or_linger(),
         }
         self.await_commit();
     }
@@ -144,8 +162,27 @@ impl Owner {
         committer.owner_waits.store(true, Ordering::SeqCst);
         // It may have arrived just before it could see the wish.
         if committer.is_idle() && !self.is_group_empty() {
+            self.hand_over_or_linger();
+        }
+    }
+
+    fn hand_over_or_linger(&mut self) {
+        let pays = LINGER_GROUPS.contains(&self.last_answers) && self.linger_pause == 0;
+        if self.lingering.is_none() && pays && !self.is_group_empty() {
+            self.lingering = Some((Instant::now(), self.group.releases.len()));
+        }
+        if self.lingers().is_none() {
             self.hand_over();
         }
+    }
+
+    /// How many more commands, and how long, the group waits though it could be handed over.
+    fn lingers(&self) -> Option<(usize, Duration)> {
+        let (since, _) = self.lingering?;
+        let wanted = (self.last_answers * 2).min(LINGER_GROUPS.end);
+        let missing = wanted.checked_sub(self.group.releases.len()).filter(|missing| *missing > 0)?;
+        let left = LINGER.checked_sub(since.elapsed()).filter(|left| !left.is_zero())?;
+        matches!(self.sink, Sink::Journal { syncs: true, .. }).then_some((missing, left))
     }
 
     fn turn(&mut self, unwritable: Option<&str>, act: impl FnOnce(&mut Turn<'_>)) {
@@ -170,7 +207,7 @@ impl Owner {
     fn enough(&self) -> usize {
         match &self.sink {
             Sink::Journal { committer, .. } if !committer.is_idle() => GATHER,
-            _ => 1,
+            _ => self.lingers().map_or(1, |(missing, _)| missing),
         }
     }
 
@@ -180,8 +217,9 @@ impl Owner {
         if self.poison().is_some() || self.is_unwritable {
             return Some(LONGEST_SLEEP);
         }
-        let due = self.shard.next_due()?;
-        Some(due.since(self.clock.now()).min(LONGEST_SLEEP))
+        let due = self.shard.next_due().map(|due| due.since(self.clock.now()).min(LONGEST_SLEEP));
+        let lingers = self.lingers().map(|(_, left)| left);
+        due.into_iter().chain(lingers).min()
     }
 
     /// Why a command of this size cannot write now.
@@ -226,6 +264,11 @@ impl Owner {
             return;
         }
         let mut group = std::mem::take(&mut self.group);
+        self.last_answers = group.releases.len();
+        self.linger_pause = match self.lingering.take() {
+            Some((_, before)) if self.last_answers < before + before / 4 + 1 => LINGER_PAUSE,
+            _ => self.linger_pause.saturating_sub(1),
+        };
         self.group.buffer = vec![0; FRAME_HEADER];
         let counters = self.shard.counters;
         let room = self.shard.changes.len();

@@ -80,8 +80,8 @@ async fn tells_a_whole_life(watched: Watched) {
     assert_eq!((told.task, told.has_filled), (Some(other), false), "the queue was not empty");
     store.cancel(vec![TaskRef { tenant: "t".into(), id: other }]).await.unwrap();
     let told = watched.next();
-    let What::Ended { state, outcome, worker_id, .. } = told.what else { panic!("{told:?}") };
-    assert_eq!((state, outcome, worker_id), (State::Cancelled, None, None));
+    let What::Ended { state, outcome, owner, .. } = told.what else { panic!("{told:?}") };
+    assert_eq!((state, outcome, owner), (State::Cancelled, None, None));
 
     let task = watched.claim().await;
     let told = watched.next();
@@ -110,9 +110,9 @@ async fn tells_a_whole_life(watched: Watched) {
     let submit = Submit { report: report(&task), outcome: Outcome::completed("{}") };
     store.submit(vec![submit]).await.unwrap().remove(0).unwrap();
     let told = watched.next();
-    let What::Ended { state, outcome, attempt, worker_id, created_at, .. } = told.what else { panic!() };
+    let What::Ended { state, outcome, attempt, owner, created_at, .. } = told.what else { panic!() };
     assert_eq!((state, outcome, attempt), (State::Completed, Some(AttemptOutcome::Completed), 3));
-    assert_eq!((worker_id.as_deref(), created_at), (Some("w"), task.created_at));
+    assert_eq!((&*owner.unwrap().worker_id, created_at), ("w", task.created_at));
 }
 
 async fn tells_of_expiry_death_and_return(watched: Watched) {

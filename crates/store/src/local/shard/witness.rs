@@ -3,7 +3,8 @@
 use super::Shard;
 use crate::local::entry::Entry;
 use codeq_queue::event::{Event, What};
-use codeq_queue::{Lease, TaskId, Time};
+use codeq_queue::{Owner, TaskId, Time};
+use std::sync::Arc;
 
 /// What is known of an entry before it is applied.
 pub struct Witness {
@@ -34,19 +35,18 @@ impl Shard {
                 self.witness_of(*no, *at, What::Claimed { owner: owner.clone(), attempt: *attempts })
             }
             Entry::Returned { no, at, outcome, error, .. } => {
-                let (attempt, worker_id) = self.running(*no)?;
-                let worker_id = worker_id.unwrap_or_default();
-                let what = What::Returned { outcome: *outcome, attempt, worker_id, error: error.clone() };
+                let (attempt, owner) = self.running(*no)?;
+                let what = What::Returned { outcome: *outcome, attempt, owner, error: error.clone() };
                 self.witness_of(*no, *at, what)
             }
             Entry::Promoted { no, at, .. } => self.witness_of(*no, *at, What::Promoted),
             Entry::Ended(ended) => {
-                let (attempt, worker_id) = self.running(ended.no)?;
+                let (attempt, owner) = self.running(ended.no)?;
                 let what = What::Ended {
                     state: ended.state.clone(),
                     outcome: ended.outcome,
                     attempt,
-                    worker_id,
+                    owner,
                     error: ended.error.clone(),
                     created_at: self.slots.at(self.slots.find(ended.no)?).created_at,
                     has_callback: ended.delivery.is_some(),
@@ -87,10 +87,9 @@ impl Shard {
     }
 
     /// The attempt of a live task, and who runs it.
-    fn running(&self, no: u64) -> Option<(u32, Option<Box<str>>)> {
+    fn running(&self, no: u64) -> Option<(u32, Option<Arc<Owner>>)> {
         let slot = self.slots.at(self.slots.find(no)?);
-        let worker = |lease: &Lease| lease.owner.worker_id.clone();
-        Some((slot.attempts, slot.state.lease().map(worker)))
+        Some((slot.attempts, slot.state.lease().map(|lease| lease.owner.clone())))
     }
 
     /// The event, once the entry has been applied.
