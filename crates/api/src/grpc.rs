@@ -1,11 +1,21 @@
 //! The gRPC messages and services, generated from `proto/`.
 
 pub mod producer {
-    #![allow(clippy::all, unused_qualifications, reason = "generated")]
+    #![allow(
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        unused_qualifications,
+        reason = "generated"
+    )]
     tonic::include_proto!("producerpb");
 }
 
 pub mod worker {
-    #![allow(clippy::all, unused_qualifications, reason = "generated")]
+    #![allow(
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        unused_qualifications,
+        reason = "generated"
+    )]
     tonic::include_proto!("workerpb");
 }

@@ -84,7 +84,7 @@ impl Artifacts {
         let listed = self.storage.list_with_delimiter(Some(&self.prefix)).await?;
         let mut removed = 0;
         for bucket in listed.common_prefixes {
-            let hour = bucket.parts().last().and_then(|part| part.as_ref().parse::<i64>().ok());
+            let hour = bucket.parts().next_back().and_then(|part| part.as_ref().parse::<i64>().ok());
             if hour.is_some_and(|hour| hour < current) {
                 removed += self.remove_all(&bucket).await?;
             }

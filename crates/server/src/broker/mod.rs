@@ -121,7 +121,7 @@ impl Broker {
 /// Parts the items that go to the store from those that were refused before.
 fn part<T>(checked: impl Iterator<Item = Result<T, Refusal>>) -> (Vec<T>, Vec<Result<(), Error>>) {
     let mut sound = Vec::new();
-    let places = checked.map(|item| Ok(sound.push(item?))).collect();
+    let places = checked.map(|item| Ok(item.map(|item| sound.push(item))?)).collect();
     (sound, places)
 }
 

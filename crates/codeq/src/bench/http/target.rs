@@ -37,7 +37,9 @@ impl Target {
             json!({"iss": "bench", "exp": now + 86_400, "iat": now, "tenantId": "bench", "sub": "bench"});
         let with = |more: serde_json::Value| {
             let mut all = claims.clone();
-            all.as_object_mut().zip(more.as_object()).map(|(all, more)| all.extend(more.clone()));
+            for (name, value) in more.as_object().into_iter().flatten() {
+                all[name] = value.clone();
+            }
             issuer.mint(&all)
         };
         let scopes = "codeq:claim codeq:heartbeat codeq:abandon codeq:nack codeq:result codeq:subscribe";
