@@ -6,3 +6,4 @@ mod contract;
 mod harness;
 mod session;
 mod streams;
+mod webhooks;

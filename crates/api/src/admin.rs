@@ -85,3 +85,28 @@ pub struct HealthBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
 }
+
+/// A result callback in the outbox.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryBody<'a> {
+    /// 32 hex digits.
+    pub id: String,
+    pub task_id: String,
+    pub url: Cow<'a, str>,
+    /// `pending` or `failed`.
+    pub state: Cow<'a, str>,
+    pub attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Cow<'a, str>>,
+    pub created_at: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct DeliveryPage<'a> {
+    pub items: Vec<DeliveryBody<'a>>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<String>,
+}

@@ -16,6 +16,7 @@ pub mod stamp;
 mod stores;
 pub mod telemetry;
 mod upkeep;
+mod webhook;
 
 use artifacts::Artifacts;
 use auth::{Gate, GateOptions, ProviderConfig};
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
+use webhook::{Signals, Webhooks};
 
 pub use stores::open_store;
 
@@ -83,15 +85,19 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         None => None,
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
+    let signals = Arc::new(Signals::new(config.webhooks.enabled));
+    let observer = observer(metrics.clone(), signals.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
-        store = store(Arc::new(move |events| metrics.observe(events))) => store.map_err(ServeError::Init)?,
+        store = store(observer) => store.map_err(ServeError::Init)?,
         _ = &mut shutdown => return Ok(()),
     };
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
-    let broker = Broker::new(store, clock, settings(&config), artifacts.clone(), draining.clone());
+    let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker);
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
+    let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
+    let webhooks = webhooks.map_err(ServeError::Init)?;
     app.open(broker.clone());
     let office = grpc::Office {
         gate,
@@ -110,7 +116,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signal = shutdown.await;
     tracing::info!(signal, "shutting down");
     draining.cancel();
-    tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN));
+    tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN));
     upkeep.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
@@ -119,6 +125,14 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
             Err(ServeError::Http("the store did not close in time; it recovers at the next start".into()))
         }
     }
+}
+
+/// Everyone who watches the store.
+fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>) -> Observer {
+    Arc::new(move |events| {
+        metrics.observe(events);
+        signals.observe(events);
+    })
 }
 
 async fn listen(

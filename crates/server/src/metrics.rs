@@ -24,11 +24,27 @@ pub struct Metrics {
     latency: HistogramVec,
     dead: IntCounterVec,
     rate_limit_hits: IntCounterVec,
+    webhooks: IntCounterVec,
     depth: IntGaugeVec,
     dead_depth: IntGaugeVec,
     subscriptions: IntGaugeVec,
     counters: Counters,
     commands: Mutex<Commands>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WebhookKind {
+    QueueReady,
+    TaskResult,
+}
+
+impl WebhookKind {
+    fn word(self) -> &'static str {
+        match self {
+            WebhookKind::QueueReady => "queue_ready",
+            WebhookKind::TaskResult => "task_result",
+        }
+    }
 }
 
 struct Counters {
@@ -76,6 +92,11 @@ impl Metrics {
                 "codeq_rate_limit_hits_total",
                 "Calls turned away by a rate limit.",
                 &["scope", "operation"],
+            ),
+            webhooks: counter(
+                "codeq_webhook_deliveries_total",
+                "Notifications sent and callbacks settled.",
+                &["kind", "command", "outcome"],
             ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
@@ -132,6 +153,13 @@ impl Metrics {
 
     pub fn rate_limited(&self, scope: RateScope, operation: &str) {
         self.rate_limit_hits.with_label_values(&[scope.word(), operation]).inc();
+    }
+
+    /// A notification was sent, or a callback is settled.
+    pub fn webhook(&self, kind: WebhookKind, command: &Arc<str>, is_success: bool) {
+        let series = self.lock().series(command, &self.counters);
+        let outcome = if is_success { "success" } else { "failure" };
+        self.webhooks.with_label_values(&[kind.word(), &series.label, outcome]).inc();
     }
 
     /// Everything in Prometheus' text form, gauges as of now.

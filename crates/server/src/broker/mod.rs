@@ -8,10 +8,12 @@ mod artifacts;
 mod operate;
 mod produce;
 mod subscribe;
+mod webhooks;
 mod work;
 
 pub use artifacts::Download;
 pub use subscribe::SubscribeRequest;
+pub use webhooks::DeliveryFilter;
 pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 
 use crate::artifacts::Artifacts;
@@ -70,6 +72,7 @@ pub struct Broker {
     artifacts: Arc<Artifacts>,
     /// Cancelled when the server shuts down: whoever waits is answered empty.
     draining: CancellationToken,
+    nudges: webhooks::Nudges,
 }
 
 impl Broker {
@@ -80,7 +83,7 @@ impl Broker {
         artifacts: Arc<Artifacts>,
         draining: CancellationToken,
     ) -> Broker {
-        Broker { store, clock, settings, artifacts, draining }
+        Broker { store, clock, settings, artifacts, draining, nudges: webhooks::Nudges::default() }
     }
 
     pub fn health(&self) -> Health {

@@ -36,7 +36,9 @@ impl Broker {
             ttl_seconds: request.ttl_seconds,
             min_interval,
         };
-        Ok(self.store.subscribe(subscription).await??)
+        let made = self.store.subscribe(subscription).await??;
+        self.subscriptions_changed();
+        Ok(made)
     }
 
     /// Every subscription that has not expired.
@@ -48,7 +50,9 @@ impl Broker {
     pub async fn renew(&self, tenant: Arc<str>, id: &str, ttl_seconds: i64) -> Result<Subscription, Error> {
         let id = codeq_queue::TaskId::parse(id).ok_or(Refusal::SubscriptionNotFound)?;
         let id = u128::from_be_bytes(*id.as_bytes());
-        Ok(self.store.renew(tenant, id, ttl_seconds).await??)
+        let renewed = self.store.renew(tenant, id, ttl_seconds).await??;
+        self.subscriptions_changed();
+        Ok(renewed)
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Whose queues an admin call is about. Only operators may name another tenant than their own, or all.
-fn scope(call: &Call, admin: &Admin) -> Result<Option<Arc<str>>, Error> {
+pub fn scope(call: &Call, admin: &Admin) -> Result<Option<Arc<str>>, Error> {
     match call.query("tenant").as_deref() {
         None => Ok(Some(admin.0.tenant.clone())),
         Some(own) if own == &*admin.0.tenant => Ok(Some(admin.0.tenant.clone())),

@@ -16,6 +16,7 @@ mod show;
 mod subscribe;
 mod unread;
 mod watched;
+mod webhooks;
 mod work;
 
 pub use listen::{Listening, accept, bind, listen};

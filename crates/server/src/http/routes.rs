@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::error::Error;
-use super::{Limits, admin, docs, health, produce, subscribe, work};
+use super::{Limits, admin, docs, health, produce, subscribe, webhooks, work};
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
@@ -159,6 +159,8 @@ pub fn table() -> Vec<Route> {
             .limited(BodyLimit::Topic),
         get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
         Route::new(Method::DELETE, "/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        get("/v1/codeq/admin/webhooks", admin(webhooks::list)),
+        post("/v1/codeq/admin/webhooks/{id}/redeliver", admin(webhooks::redeliver)),
         get("/healthz", open(health::live)),
         get("/livez", open(health::live)),
         get("/readyz", open(health::ready)),

@@ -1,0 +1,140 @@
+//! Who is told that a queue has filled. Pure: the time and the subscriptions are arguments.
+
+use codeq_queue::subscription::{DeliveryMode, Subscription};
+use codeq_queue::{QueueKey, Time};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Groups whose turn is remembered; after so many the turns begin anew.
+const GROUPS: usize = 10_000;
+/// Seconds for which the same hash-mode subscription is chosen.
+const HASH_SECONDS: i64 = 60;
+
+/// The living subscriptions of every tenant in creation order, found by command.
+#[derive(Default)]
+pub struct View {
+    tenants: HashMap<Arc<str>, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    all: Vec<Arc<Subscription>>,
+    by_event: HashMap<Box<str>, Vec<usize>>,
+}
+
+impl View {
+    pub fn new(subscriptions: Vec<Subscription>) -> View {
+        let mut tenants: HashMap<Arc<str>, Tenant> = HashMap::new();
+        for subscription in subscriptions {
+            let tenant = tenants.entry(subscription.tenant.clone()).or_default();
+            let place = tenant.all.len();
+            for event in &subscription.event_types {
+                tenant.by_event.entry(event.clone()).or_default().push(place);
+            }
+            tenant.all.push(Arc::new(subscription));
+        }
+        View { tenants }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = u128> {
+        self.tenants.values().flat_map(|tenant| tenant.all.iter().map(|subscription| subscription.id))
+    }
+
+    /// Subscriptions to the command of a queue, in creation order.
+    fn matching(&self, queue: &QueueKey) -> Vec<&Arc<Subscription>> {
+        let Some(tenant) = self.tenants.get(&queue.tenant) else { return Vec::new() };
+        let places = |event: &str| tenant.by_event.get(event).into_iter().flatten().copied();
+        let mut found: Vec<usize> = places(&queue.command).chain(places("*")).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().map(|place| &tenant.all[place]).collect()
+    }
+}
+
+/// Remembers who was told when, and whose turn it is.
+#[derive(Default)]
+pub struct Chooser {
+    told: HashMap<u128, Time>,
+    turns: HashMap<(QueueKey, Box<str>), usize>,
+}
+
+impl Chooser {
+    /// Who is to be told now.
+    pub fn choose(&mut self, view: &View, queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
+        let mut chosen = Vec::new();
+        let mut hashed = Vec::new();
+        let mut groups: HashMap<&str, Vec<&Arc<Subscription>>> = HashMap::new();
+        let mut order = Vec::new();
+        for subscription in view.matching(queue).into_iter().filter(|s| s.expires_at > now) {
+            let is_free = self.is_free(subscription, now);
+            match subscription.mode {
+                DeliveryMode::Fanout if is_free => chosen.push(subscription.clone()),
+                DeliveryMode::Hash if is_free => hashed.push(subscription),
+                DeliveryMode::Fanout | DeliveryMode::Hash => {}
+                DeliveryMode::Group => {
+                    let group = subscription.group.as_deref().unwrap_or_default();
+                    let members = groups.entry(group).or_default();
+                    if members.is_empty() {
+                        order.push(group);
+                    }
+                    members.push(subscription);
+                }
+            }
+        }
+        for group in order {
+            chosen.extend(self.next_member(queue, group, &groups[group], now));
+        }
+        chosen.extend(by_minute(&hashed, now));
+        chosen
+    }
+
+    /// The next member in turn that may be told.
+    fn next_member(
+        &mut self,
+        queue: &QueueKey,
+        group: &str,
+        members: &[&Arc<Subscription>],
+        now: Time,
+    ) -> Option<Arc<Subscription>> {
+        if self.turns.len() >= GROUPS {
+            self.turns.clear();
+        }
+        let key = (queue.clone(), group.into());
+        let turn = self.turns.get(&key).copied().unwrap_or(0);
+        let mut places = (turn..turn + members.len()).map(|place| place % members.len());
+        let place = places.find(|place| self.is_free(members[*place], now))?;
+        self.turns.insert(key, place + 1);
+        Some(members[place].clone())
+    }
+
+    /// It was told now: it rests for its interval.
+    pub fn told(&mut self, subscription: &Subscription, now: Time) {
+        if !subscription.min_interval.is_zero() {
+            self.told.insert(subscription.id, now);
+        }
+    }
+
+    /// Forgets those that are gone.
+    pub fn keep(&mut self, view: &View) {
+        let mut kept = HashMap::with_capacity(self.told.len());
+        kept.extend(view.ids().filter_map(|id| Some((id, *self.told.get(&id)?))));
+        self.told = kept;
+    }
+
+    fn is_free(&self, subscription: &Subscription, now: Time) -> bool {
+        self.told.get(&subscription.id).is_none_or(|told| told.plus(subscription.min_interval) <= now)
+    }
+}
+
+fn by_minute(hashed: &[&Arc<Subscription>], now: Time) -> Option<Arc<Subscription>> {
+    let minute = now.millis().div_euclid(1000 * HASH_SECONDS);
+    let place = minute.checked_rem_euclid(i64::try_from(hashed.len()).ok()?)?;
+    hashed.get(usize::try_from(place).ok()?).map(|subscription| (*subscription).clone())
+}
+
+#[cfg(test)]
+mod tests;

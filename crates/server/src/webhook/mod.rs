@@ -1,0 +1,108 @@
+//! Webhooks: result callbacks and availability notifications, outside the path of every request.
+//!
+//! The store says what happened ([`signals`]); [`callbacks`] sees that ends of tasks arrive, [`notifier`]
+//! tells subscribers of queues that have filled. Both send through [`outbound`]: a lane per host, and one
+//! door ([`door`]) that decides what may be called.
+//!
+//! Promises: a callback is attempted until it is taken or out of attempts, also across restarts. A slow or
+//! dead receiver delays only itself. Nothing here makes a request or the store wait.
+
+mod addresses;
+mod callbacks;
+mod choice;
+mod door;
+mod lanes;
+mod notifier;
+mod outbound;
+mod parked;
+mod resolver;
+mod sign;
+mod signals;
+mod upkeep;
+
+pub use signals::Signals;
+
+use crate::broker::Broker;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::rate::Buckets;
+use callbacks::{Callbacks, Policy};
+use codeq_store::Clock;
+use door::{Door, DoorOptions};
+use notifier::Notifier;
+use outbound::Outbound;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What both senders need.
+#[derive(Clone)]
+struct Sender {
+    broker: Arc<Broker>,
+    outbound: Arc<Outbound>,
+    metrics: Arc<Metrics>,
+    signals: Arc<Signals>,
+    /// By address.
+    rates: Arc<Buckets>,
+    draining: CancellationToken,
+}
+
+/// The senders at work.
+pub struct Webhooks {
+    outbound: Option<Arc<Outbound>>,
+    loops: JoinSet<()>,
+}
+
+impl Webhooks {
+    /// Starts sending; when webhooks are off, only the upkeep of subscriptions. Once `draining` is
+    /// cancelled nothing more is taken. The error is a start-up text.
+    pub fn start(
+        config: &Config,
+        broker: &Arc<Broker>,
+        signals: &Arc<Signals>,
+        metrics: &Arc<Metrics>,
+        clock: &Arc<dyn Clock>,
+        draining: &CancellationToken,
+    ) -> Result<Webhooks, String> {
+        let mut loops = JoinSet::new();
+        loops.spawn(upkeep::run(broker.clone(), config.webhooks.subscription_cleanup_interval));
+        if !config.webhooks.enabled {
+            return Ok(Webhooks { outbound: None, loops });
+        }
+        let outbound = Outbound::new(Door::new(door_options(config, clock.clone()))?);
+        let sender = Sender {
+            broker: broker.clone(),
+            outbound: outbound.clone(),
+            metrics: metrics.clone(),
+            signals: signals.clone(),
+            rates: Arc::new(Buckets::new(config.rate_limits.webhook)),
+            draining: draining.clone(),
+        };
+        loops.spawn(Callbacks::new(sender.clone(), Policy::new(config)).run());
+        loops.spawn(Notifier { sender }.run());
+        Ok(Webhooks { outbound: Some(outbound), loops })
+    }
+
+    /// Takes nothing more and lets attempts in flight end, for so long. What is not reported by then is due
+    /// again at the next start.
+    pub async fn drain(mut self, patience: Duration) {
+        self.loops.abort_all();
+        if let Some(outbound) = self.outbound {
+            outbound.drain(patience).await;
+        }
+    }
+}
+
+fn door_options(config: &Config, clock: Arc<dyn Clock>) -> DoorOptions {
+    DoorOptions {
+        secret: config.webhooks.hmac_secret.expose().to_owned(),
+        timeout: config.webhooks.timeout,
+        allows_private: config.webhooks.allow_private_addresses,
+        lookup: resolver::system(),
+        clock,
+    }
+}
+
+#[cfg(test)]
+mod tests;

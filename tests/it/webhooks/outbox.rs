@@ -1,0 +1,95 @@
+//! The outbox as operators see it.
+
+use super::receiver::{Receiver, SILENCE};
+use super::{complete, counted, server};
+use crate::harness::{DEV_TOKEN, Server};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+/// The failed callbacks, as soon as there are so many.
+pub async fn failed(server: &Server, count: usize) -> Vec<Value> {
+    for _ in 0..400 {
+        let page = server.get("/v1/codeq/admin/webhooks?state=failed&limit=500", DEV_TOKEN).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        let items = page.json["items"].as_array().expect("a list");
+        if items.len() >= count {
+            return items.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("fewer than {count} have failed");
+}
+
+#[tokio::test]
+async fn what_ran_out_of_attempts_is_seen_and_can_be_sent_again() {
+    let mut server = server(json!({"resultWebhookMaxAttempts": 2}));
+    let status = Arc::new(AtomicU16::new(500));
+    let rule = status.clone();
+    let receiver = Receiver::start(move |_, _| rule.load(Ordering::Relaxed)).await;
+    let id = complete(&server, &receiver.url).await;
+    let item = failed(&server, 1).await.remove(0);
+    assert_eq!((&item["taskId"], &item["url"]), (&json!(id), &json!(receiver.url)));
+    assert_eq!((&item["state"], &item["attempts"]), (&json!("failed"), &json!(2)));
+    assert_eq!((&item["lastError"], item.get("nextAttemptAt")), (&json!("status 500"), None));
+    let delivery = item["id"].as_str().expect("an id").to_owned();
+    assert_eq!(receiver.all()[0].headers["webhook-id"], format!("msg_{delivery}"));
+    server.kill();
+    server.start_again();
+    assert_eq!(failed(&server, 1).await[0]["id"], item["id"], "it is durable");
+    status.store(200, Ordering::Relaxed);
+    let path = format!("/v1/codeq/admin/webhooks/{delivery}/redeliver");
+    let again = server.post(&path, DEV_TOKEN, json!({})).await;
+    assert_eq!(
+        (again.status, &again.json["state"], &again.json["attempts"]),
+        (202, &json!("pending"), &json!(0))
+    );
+    assert!(again.json["nextAttemptAt"].is_string());
+    let all = receiver.count(3).await;
+    assert_eq!(all[2].body, all[0].body);
+    for unknown in [delivery.as_str(), "0123456789abcdef0123456789abcdef", "x"] {
+        let path = format!("/v1/codeq/admin/webhooks/{unknown}/redeliver");
+        let refused = server.post(&path, DEV_TOKEN, json!({})).await;
+        assert_eq!((refused.status, &refused.json["code"]), (404, &json!("delivery_not_found")));
+        assert_eq!(refused.json["error"], "not-found");
+    }
+    let line =
+        "codeq_webhook_deliveries_total{command=\"Render\",kind=\"task_result\",outcome=\"success\"} 1";
+    counted(&server, &[line]).await;
+}
+
+#[tokio::test]
+async fn pending_callbacks_are_listed_by_page_and_by_task() {
+    let server = server(json!({"webhooks": {"timeoutSeconds": 15}}));
+    let silent = Receiver::start(|_, _| SILENCE).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(complete(&server, &silent.url).await);
+    }
+    let list = async |query: &str| server.get(&format!("/v1/codeq/admin/webhooks{query}"), DEV_TOKEN).await;
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = list(&format!("?state=pending&limit=2&cursor={cursor}")).await.json;
+        for item in page["items"].as_array().expect("a list") {
+            assert!(item["nextAttemptAt"].is_string() && item["createdAt"].is_string());
+            seen.push(item["taskId"].as_str().expect("an id").to_owned());
+        }
+        match page["next"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => break,
+        }
+    }
+    seen.sort();
+    ids.sort();
+    assert_eq!(seen, ids);
+    let one = list(&format!("?taskId={}", ids[3])).await.json;
+    assert_eq!((one["items"].as_array().expect("a list").len(), &one["next"]), (1, &Value::Null));
+    assert_eq!(list("?taskId=nonsense").await.json["items"], json!([]));
+    assert_eq!(list("?state=failed").await.json["items"], json!([]));
+    let refused = list("?state=lost").await;
+    assert_eq!((refused.status, &refused.json["code"]), (400, &json!("invalid_body")));
+    assert_eq!(list("?cursor=zz").await.status, 400);
+    assert_eq!(list("?limit=0").await.json["items"].as_array().expect("a list").len(), 1);
+    assert_eq!(server.get("/v1/codeq/admin/webhooks", "worker").await.status, 401);
+}
