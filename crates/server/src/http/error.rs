@@ -182,3 +182,47 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::DeletionPolicyRequired => StatusCode::BAD_REQUEST,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_is_documented_with_its_status_and_code() {
+        let page = include_str!("../../../../docs/errors.md");
+        let errors = [
+            Error::route_not_found(),
+            Error::method_not_allowed(HeaderValue::from_static("GET")),
+            Error::body_too_large(),
+            Error::shutting_down(),
+            Error::rate_limited(RateScope::Worker, "claim", 3),
+            Failure::unavailable("x").into(),
+            Failure::Internal("x".into()).into(),
+            Denied::MissingAuthorization.into(),
+            Denied::InvalidAuthorization.into(),
+            Denied::InvalidToken("invalid token".into()).into(),
+            Denied::MissingEventTypes.into(),
+            Denied::MissingScope.into(),
+            Denied::ScopeNotGranted.into(),
+            Denied::InvalidTenant.into(),
+            Denied::AdminOnly.into(),
+            Denied::Unavailable("x".into()).into(),
+            Denied::NotConfigured("producer validator not configured").into(),
+        ];
+        for error in errors {
+            let row = page.lines().find(|line| line.contains(&format!("| `{}` |", error.code)));
+            let row = row.unwrap_or_else(|| panic!("docs/errors.md lacks {}", error.code));
+            assert!(row.contains(error.status.as_str()), "{row} lacks {}", error.status);
+        }
+    }
+
+    #[test]
+    fn failures_say_when_to_come_back_and_keep_their_cause_to_themselves() {
+        let error = Error::from(Failure::unavailable("/var/lib/codeq is full"));
+        let response = error.respond("r");
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        assert!(!error.text.contains("codeq") && error.cause.is_some());
+        let limited = Error::rate_limited(RateScope::Admin, "cleanup", 7).respond("r");
+        assert_eq!(limited.headers()[RETRY_AFTER], "7");
+    }
+}
