@@ -1,0 +1,123 @@
+//! What every handler can reach.
+
+use super::RequestId;
+use super::error::Error;
+use super::routes::Route;
+use crate::auth::{Caller, Gate};
+use crate::broker::Broker;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::rate::{Buckets, RateScope};
+use crate::stamp::Stamp;
+use codeq_queue::Time;
+use codeq_store::Clock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio_util::sync::CancellationToken;
+
+/// Milliseconds between two logged failures.
+const COMPLAINTS: i64 = 1000;
+
+pub struct App {
+    /// Set once the store is open.
+    broker: OnceLock<Arc<Broker>>,
+    pub gate: Arc<Gate>,
+    pub stamp: Stamp,
+    pub limits: Limits,
+    rates: Rates,
+    clock: Arc<dyn Clock>,
+    draining: CancellationToken,
+    pub metrics: Arc<Metrics>,
+    /// When a failure was last logged, in milliseconds.
+    complained: AtomicI64,
+    /// `/metrics` has a port of its own.
+    pub has_metrics_port: bool,
+}
+
+/// Most bytes of a request body.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub body: usize,
+    pub submit: usize,
+}
+
+struct Rates {
+    producer: Buckets,
+    worker: Buckets,
+    admin: Buckets,
+}
+
+impl App {
+    pub fn new(
+        config: &Config,
+        gate: Arc<Gate>,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+        draining: CancellationToken,
+    ) -> App {
+        App {
+            metrics,
+            complained: AtomicI64::new(0),
+            has_metrics_port: config.metrics.is_some(),
+            broker: OnceLock::new(),
+            gate,
+            stamp: Stamp::new(config.timezone.clone()),
+            limits: Limits { body: config.limits.max_body_bytes, submit: config.limits.max_submit_bytes },
+            rates: Rates {
+                producer: Buckets::new(config.rate_limits.producer),
+                worker: Buckets::new(config.rate_limits.worker),
+                admin: Buckets::new(config.rate_limits.admin),
+            },
+            clock,
+            draining,
+        }
+    }
+
+    /// From now on requests are served.
+    pub fn open(&self, broker: Arc<Broker>) {
+        assert!(self.broker.set(broker).is_ok(), "a server has one store");
+    }
+
+    pub fn broker(&self) -> Option<&Arc<Broker>> {
+        self.broker.get()
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
+    pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId) {
+        let Some(cause) = &error.cause else { return };
+        let now = self.now().millis();
+        let last = self.complained.swap(now, Ordering::Relaxed);
+        if now - last < COMPLAINTS {
+            self.complained.store(last, Ordering::Relaxed);
+            return;
+        }
+        tracing::error!(requestId = id.text(), op = route.path, err = %cause, "storage error");
+    }
+
+    pub(super) fn check_rate(
+        &self,
+        caller: &Caller,
+        scope: RateScope,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let buckets = match scope {
+            RateScope::Producer => &self.rates.producer,
+            RateScope::Worker => &self.rates.worker,
+            RateScope::Admin => &self.rates.admin,
+            RateScope::Webhook => return Ok(()),
+        };
+        let taken = buckets.take(&caller.token_hash, self.now());
+        taken.map_err(|seconds| {
+            self.metrics.rate_limited(scope, operation);
+            Error::rate_limited(scope, operation, seconds)
+        })
+    }
+}
