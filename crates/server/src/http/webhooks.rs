@@ -20,7 +20,7 @@ const PAGE_MAX: usize = 500;
 
 pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
     let is_failed = match call.query("state").as_deref() {
-        None | Some("" | "pending") => false,
+        None | Some("pending") => false,
         Some("failed") => true,
         Some(_) => return Err(Refusal::InvalidBody.into()),
     };
