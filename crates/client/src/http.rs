@@ -1,0 +1,130 @@
+//! One HTTP request and its answer.
+
+use crate::{Connection, Error, Token, refusal};
+use codeq_api::error::ErrorBody;
+use reqwest::{Client, Method, Response, header};
+use std::time::Duration;
+
+/// The HTTP API of one server.
+#[derive(Clone)]
+pub(crate) struct Http {
+    client: Client,
+    base: String,
+    token: Token,
+    timeout: Duration,
+}
+
+/// An answer that is not an error.
+pub(crate) struct Answer {
+    pub status: u16,
+    pub replayed: bool,
+    pub text: String,
+}
+
+impl Http {
+    pub fn new(connection: &Connection) -> Result<Http, Error> {
+        let base = connection.base.clone().ok_or(Error::NeedsHttp)?;
+        let url = reqwest::Url::parse(&base).map_err(|error| Error::Settings(format!("{base}: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(Error::Settings(format!("{base}: not an http or https URL")));
+        }
+        let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let client = client.connect_timeout(connection.timeout).build();
+        let client = client.map_err(|error| Error::Settings(error.to_string()))?;
+        Ok(Http { client, base, token: connection.token.clone(), timeout: connection.timeout })
+    }
+
+    pub async fn get(&self, path: &str, wait: Duration) -> Result<Answer, Error> {
+        self.call(Method::GET, path, None, wait).await
+    }
+
+    pub async fn post(&self, path: &str, body: String, wait: Duration) -> Result<Answer, Error> {
+        self.call(Method::POST, path, Some(body), wait).await
+    }
+
+    /// Sends the request; a second time if the token was refused and there is a new one.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        wait: Duration,
+    ) -> Result<Answer, Error> {
+        let token = self.token.get().await?;
+        let first = self.send(&method, path, &token, body.clone(), wait).await;
+        match first {
+            Err(Error::Unauthorized { .. }) if self.token.replaces(&token).await => {
+                let token = self.token.get().await?;
+                self.send(&method, path, &token, body, wait).await
+            }
+            other => other,
+        }
+    }
+
+    async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        token: &str,
+        body: Option<String>,
+        wait: Duration,
+    ) -> Result<Answer, Error> {
+        let request = self.client.request(method.clone(), format!("{}/v1/codeq{path}", self.base));
+        let request = request.bearer_auth(token).timeout(self.timeout + wait);
+        let request = match body {
+            Some(body) => request.body(body),
+            None => request,
+        };
+        let response = request.send().await.map_err(|error| unsent(&error))?;
+        read(response).await
+    }
+}
+
+/// A request that could not even be built will not be better the next time.
+fn unsent(error: &reqwest::Error) -> Error {
+    match error.is_builder() {
+        true => Error::Settings(error.to_string()),
+        false => Error::broken(error),
+    }
+}
+
+async fn read(response: Response) -> Result<Answer, Error> {
+    let status = response.status().as_u16();
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let replayed = header("idempotent-replayed").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let retry_after = header(header::RETRY_AFTER.as_str()).and_then(|value| value.parse().ok());
+    let text = response.text().await.map_err(|error| Error::broken(&error))?;
+    match status {
+        200..300 => Ok(Answer { status, replayed, text }),
+        _ => Err(refused(status, &text, retry_after.map(Duration::from_secs))),
+    }
+}
+
+fn refused(status: u16, text: &str, asked: Option<Duration>) -> Error {
+    // A proxy in between answers with something else.
+    let body: ErrorBody<'_> = serde_json::from_str(text).unwrap_or_default();
+    let message = if body.error.is_empty() { format!("status {status}") } else { body.error.into_owned() };
+    match refusal::classify(status, &body.code, &message) {
+        Error::Unavailable { message, .. } => Error::Unavailable { message, retry_after: asked },
+        other => other,
+    }
+}
+
+/// What cannot be read is an answer we do not have.
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| Error::unavailable(format!("unreadable answer: {error}")))
+}
+
+pub(crate) fn json(body: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(body).map_err(|error| Error::Json(error.to_string()))
+}
+
+/// A path segment holds nothing that could end it.
+pub(crate) fn segment(id: &str) -> Result<&str, Error> {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    if !id.is_empty() && id.bytes().all(is_plain) {
+        return Ok(id);
+    }
+    let message = "not the id of a task".to_owned();
+    Err(Error::Refused { status: 404, code: "task_not_found".into(), message })
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../../../docs/sdk.md")]
+
+mod backoff;
+mod connection;
+mod error;
+mod http;
+mod limits;
+mod pipe;
+mod producer;
+mod refusal;
+mod stream;
+mod task;
+mod time;
+mod token;
+mod worker;
+
+pub use connection::Connection;
+pub use error::Error;
+pub use producer::Producer;
+pub use task::{Created, Finished, NewTask, Task};
+pub use token::Token;
+pub use worker::{IntoOutcome, Job, Outcome, Worker};

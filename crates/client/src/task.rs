@@ -1,0 +1,232 @@
+//! Tasks as a producer asks for them, and what it is told.
+
+use crate::time::{rfc3339, whole_seconds};
+use crate::{Error, http};
+use codeq_api::grpc::producer::CreateTask;
+use codeq_api::task::{CreateBody, Headers, ResultRecord};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::time::{Duration, SystemTime};
+
+/// A task as the server shows it.
+pub type Task = codeq_api::task::Task<'static>;
+
+/// A task to be created.
+///
+/// ```
+/// use codeq_client::NewTask;
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize)]
+/// struct RenderVideo { video: u64 }
+///
+/// let task = NewTask::new("render_video", &RenderVideo { video: 7 })
+///     .priority(5)
+///     .header("origin", "upload")
+///     .max_attempts(3)
+///     .delay(Duration::from_secs(60));
+/// ```
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    command: String,
+    payload: Result<Box<RawValue>, Error>,
+    priority: i32,
+    webhook: Option<String>,
+    headers: Vec<(String, String)>,
+    max_attempts: i32,
+    pub(crate) idempotency_key: Option<String>,
+    run_at: Option<SystemTime>,
+    delay: Duration,
+}
+
+impl NewTask {
+    /// A task with a payload that serde can write. If it cannot, the create fails.
+    pub fn new(command: impl Into<String>, payload: &(impl Serialize + ?Sized)) -> NewTask {
+        let payload =
+            serde_json::value::to_raw_value(payload).map_err(|error| Error::Json(error.to_string()));
+        NewTask::with(command.into(), payload)
+    }
+
+    /// A task with a payload that is JSON text already; it is kept as it is.
+    pub fn raw(command: impl Into<String>, payload: impl Into<String>) -> NewTask {
+        let payload = RawValue::from_string(payload.into()).map_err(|error| Error::Json(error.to_string()));
+        NewTask::with(command.into(), payload)
+    }
+
+    fn with(command: String, payload: Result<Box<RawValue>, Error>) -> NewTask {
+        NewTask {
+            command,
+            payload,
+            priority: 0,
+            webhook: None,
+            headers: Vec::new(),
+            max_attempts: 0,
+            idempotency_key: None,
+            run_at: None,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// 0 to 9; 9 is served first.
+    pub fn priority(mut self, priority: u8) -> NewTask {
+        self.priority = priority.into();
+        self
+    }
+
+    /// Where the server posts the result.
+    pub fn webhook(mut self, url: impl Into<String>) -> NewTask {
+        self.webhook = Some(url.into());
+        self
+    }
+
+    /// Small metadata that travels with the task; at most 16.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> NewTask {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Deliveries before the task becomes a dead letter.
+    pub fn max_attempts(mut self, attempts: u32) -> NewTask {
+        self.max_attempts = i32::try_from(attempts).unwrap_or(i32::MAX);
+        self
+    }
+
+    /// Of all creates with this key, command and tenant one makes a task. Without it the SDK makes up a key
+    /// for every call, so that its own repetitions create once; a second call creates a second task.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> NewTask {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Not before this instant. Wins over a delay.
+    pub fn run_at(mut self, at: SystemTime) -> NewTask {
+        self.run_at = Some(at);
+        self
+    }
+
+    /// Not before this time has passed; in whole seconds, rounded up.
+    pub fn delay(mut self, delay: Duration) -> NewTask {
+        self.delay = delay;
+        self
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.payload.as_ref().is_ok_and(|payload| payload.get().trim() == "null")
+    }
+
+    /// The body of a create over HTTP.
+    pub(crate) fn body(&self) -> Result<String, Error> {
+        let payload = self.payload.as_ref().map_err(Clone::clone)?;
+        let delay = whole_seconds(self.delay);
+        http::json(&CreateBody {
+            command: Some(self.command.clone()),
+            payload: Some(payload),
+            priority: Some(self.priority.into()),
+            webhook: self.webhook.clone(),
+            headers: (!self.headers.is_empty()).then(|| Headers(self.headers.clone())),
+            max_attempts: (self.max_attempts > 0).then_some(self.max_attempts.into()),
+            idempotency_key: self.idempotency_key.clone(),
+            run_at: self.run_at.map(rfc3339),
+            delay_seconds: (delay > 0).then_some(delay),
+        })
+    }
+
+    /// The create over a stream; the number is filled in there.
+    pub(crate) fn message(&self) -> Result<CreateTask, Error> {
+        let payload = self.payload.as_ref().map_err(Clone::clone)?;
+        Ok(CreateTask {
+            command: self.command.clone(),
+            payload: payload.get().as_bytes().to_vec().into(),
+            priority: self.priority,
+            webhook: self.webhook.clone().unwrap_or_default(),
+            max_attempts: self.max_attempts,
+            idempotency_key: self.idempotency_key.clone().unwrap_or_default(),
+            run_at: self.run_at.map(prost_types::Timestamp::from),
+            delay_seconds: i32::try_from(whole_seconds(self.delay)).unwrap_or(i32::MAX),
+            headers: self.headers.iter().cloned().collect(),
+            ..CreateTask::default()
+        })
+    }
+}
+
+/// The answer to a create: the task is durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Created {
+    pub id: String,
+    /// The idempotency key named a task that was there already.
+    pub replayed: bool,
+}
+
+/// The end of a task.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The task as it is now.
+    pub task: Task,
+    pub is_completed: bool,
+    /// What the worker returned, a JSON object.
+    pub result: Option<Box<RawValue>>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// `MAX_ATTEMPTS` or `CANCELLED`, if it was not a worker that ended it.
+    pub failure_reason: Option<String>,
+    /// Names and where to read them.
+    pub artifacts: Vec<(String, String)>,
+}
+
+impl Finished {
+    /// The result as a type of yours. A task without one is read as `{}`.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let text = self.result.as_ref().map_or("{}", |result| result.get());
+        serde_json::from_str(text).map_err(|error| Error::Json(error.to_string()))
+    }
+
+    pub(crate) fn read(text: &str) -> Result<Finished, Error> {
+        let FinishedBody { result, task } = http::parse(text)?;
+        let artifacts = result.artifacts.into_iter();
+        Ok(Finished {
+            task,
+            is_completed: result.status == "COMPLETED",
+            result: result.result.map(std::borrow::Cow::into_owned),
+            error: result.error.map(std::borrow::Cow::into_owned),
+            failure_reason: result.failure_reason.map(std::borrow::Cow::into_owned),
+            artifacts: artifacts.map(|a| (a.name.into_owned(), a.url.into_owned())).collect(),
+        })
+    }
+}
+
+/// As [`codeq_api::task::Finished`], with a task that outlives the text.
+#[derive(Deserialize)]
+struct FinishedBody<'a> {
+    #[serde(borrow)]
+    result: ResultRecord<'a>,
+    task: Task,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raw_payload_is_sent_to_the_byte() {
+        let task = NewTask::raw("c", r#"{"a" : 9007199254740993}"#).delay(Duration::from_millis(1));
+        let body = r#"{"command":"c","payload":{"a" : 9007199254740993},"priority":0,"delaySeconds":1}"#;
+        assert_eq!(task.body().unwrap(), body);
+        assert_eq!(&task.message().unwrap().payload[..], br#"{"a" : 9007199254740993}"#);
+    }
+
+    #[test]
+    fn a_payload_that_is_not_json_is_refused_before_it_is_sent() {
+        let task = NewTask::raw("c", "{");
+        assert!(matches!(task.body(), Err(Error::Json(_))) && matches!(task.message(), Err(Error::Json(_))));
+    }
+
+    #[test]
+    fn a_result_is_read_as_a_type() {
+        let text = r#"{"result":{"taskId":"i","status":"COMPLETED","result":{"n":7},"completedAt":""},
+            "task":{"id":"i","status":"COMPLETED"}}"#;
+        let finished = Finished::read(text).unwrap();
+        let result: std::collections::HashMap<String, u32> = finished.json().unwrap();
+        assert!(finished.is_completed && result["n"] == 7 && finished.task.id == "i");
+    }
+}

@@ -1,0 +1,227 @@
+//! Workers: handlers by command, run under leases that are kept alive.
+//!
+//! Start with [`Worker`]. Inside, `claim` gets tasks into free slots, `crew` runs a job from its handler to the
+//! answer to its report, `lease` keeps it ours meanwhile, and `link` is the transport.
+
+mod claim;
+mod crew;
+mod fate;
+mod handlers;
+mod http;
+mod job;
+mod lease;
+mod link;
+mod outcome;
+mod ready;
+mod stream;
+
+pub use job::Job;
+pub use outcome::{IntoOutcome, Outcome};
+
+use crate::http::Http;
+use crate::pipe::Pipe;
+use crate::time::whole_seconds;
+use crate::{Connection, Error, Token, limits};
+use claim::Claims;
+use crew::Crew;
+use fate::Fate;
+use handlers::Handlers;
+use link::Link;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+use stream::{Dialer, Reports};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+/// Runs handlers for tasks.
+///
+/// ```no_run
+/// use codeq_client::{Job, Outcome, Worker};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Deserialize)]
+/// struct RenderVideo { video: u64 }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), codeq_client::Error> {
+/// Worker::http("http://127.0.0.1:8080", "dev-token")
+///     .concurrency(8)
+///     .lease(Duration::from_secs(30))
+///     .handle("render_video", |job: Job<RenderVideo>| async move {
+///         match job.payload.video {
+///             0 => Outcome::fail("there is no video 0"),
+///             1 => Outcome::nack("not uploaded yet").after(Duration::from_secs(60)),
+///             video => Outcome::complete(serde_json::json!({"frames": video * 240})),
+///         }
+///     })
+///     .handle("add", |job: Job<Vec<i64>>| async move { Ok::<_, String>(job.payload.iter().sum::<i64>()) })
+///     .run_until(tokio::signal::ctrl_c())
+///     .await
+/// # }
+/// ```
+///
+/// Delivery is at least once: a handler may see a task again after its lease ran out or its report was lost, so
+/// what it does should be safe to repeat. A handler that computes for long belongs into
+/// `tokio::task::spawn_blocking`, so that it does not keep its neighbours from running.
+pub struct Worker {
+    connection: Connection,
+    handlers: Handlers,
+    worker_id: String,
+    concurrency: usize,
+    batch: usize,
+    lease: Duration,
+    grace: Duration,
+}
+
+impl Worker {
+    /// A worker that claims by long polls.
+    pub fn http(base_url: impl Into<String>, token: impl Into<Token>) -> Worker {
+        Worker::new(&Connection::new(token).http(base_url))
+    }
+
+    /// A worker on the worker stream.
+    pub fn stream(address: impl Into<String>, token: impl Into<Token>) -> Worker {
+        Worker::new(&Connection::new(token).worker_stream(address))
+    }
+
+    /// A worker on the worker stream if its address is set, else over HTTP.
+    pub fn new(connection: &Connection) -> Worker {
+        Worker {
+            connection: connection.clone(),
+            handlers: Handlers::default(),
+            worker_id: String::new(),
+            concurrency: 8,
+            batch: usize::MAX,
+            lease: Duration::from_secs(60),
+            grace: Duration::from_secs(30),
+        }
+    }
+
+    /// What to do with tasks of a command. The handler returns an [`Outcome`], or a `Result`: `Ok` completes
+    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and a payload that is
+    /// no `T` fails the task for good.
+    pub fn handle<T, F, R>(mut self, command: impl AsRef<str>, handler: F) -> Worker
+    where
+        T: DeserializeOwned + Send + 'static,
+        F: Fn(Job<T>) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.handlers.add(command.as_ref(), handler);
+        self
+    }
+
+    /// Jobs at a time: 8 unless told.
+    pub fn concurrency(mut self, jobs: usize) -> Worker {
+        self.concurrency = jobs.clamp(1, limits::CONCURRENCY);
+        self
+    }
+
+    /// Tasks of one claim at most: as many as there are free slots unless told.
+    pub fn batch_size(mut self, tasks: usize) -> Worker {
+        self.batch = tasks.max(1);
+        self
+    }
+
+    /// How long a task stays ours without a heartbeat, from 1 s to 12 h, in whole seconds: 60 s unless told.
+    /// Heartbeats are sent after every third of it.
+    pub fn lease(mut self, lease: Duration) -> Worker {
+        let seconds = Duration::from_secs(whole_seconds(lease).unsigned_abs());
+        self.lease = seconds.clamp(limits::LEASE.0, limits::LEASE.1);
+        self
+    }
+
+    /// How long running jobs may go on after the end was signalled: 30 s unless told.
+    pub fn grace(mut self, grace: Duration) -> Worker {
+        self.grace = grace;
+        self
+    }
+
+    /// The name under which a worker on a stream holds its leases: the subject of the token unless told. Over
+    /// HTTP it is always the subject.
+    pub fn worker_id(mut self, id: impl Into<String>) -> Worker {
+        self.worker_id = id.into();
+        self
+    }
+
+    /// Works until the process ends, or until there is an error that trying again does not mend.
+    pub async fn run(self) -> Result<(), Error> {
+        self.run_until(std::future::pending::<()>()).await
+    }
+
+    /// Works until `signal` resolves, then stops claiming, gives back what was not started, and lets running
+    /// jobs finish. When the grace is over their tokens are cancelled, and they are given back without counting
+    /// the attempt.
+    ///
+    /// Fails at once if the token is refused or lacks a scope, or the settings cannot work. A server that is
+    /// away is waited for without end. When this future is dropped, jobs are given back in the background.
+    pub async fn run_until<S: Future>(self, signal: S) -> Result<(), Error> {
+        let grace = self.grace;
+        let (claims, dialer) = self.claims()?;
+        let crew = claims.crew.clone();
+        let _end = (crew.fate.stop.clone().drop_guard(), crew.fate.cut.clone().drop_guard());
+        let claiming = claims.run(dialer.as_ref());
+        tokio::pin!(claiming);
+        tokio::select! {
+            _ = signal => {
+                crew.fate.stop.cancel();
+                drain(&crew, grace, claiming).await;
+            }
+            () = &mut claiming => drain(&crew, grace, std::future::ready(())).await,
+        }
+        crew.fate.outcome()
+    }
+
+    fn claims(self) -> Result<(Claims, Option<Dialer>), Error> {
+        let commands = self.handlers.commands();
+        if commands.is_empty() {
+            return Err(Error::Settings("a worker without handlers has nothing to do".into()));
+        }
+        let fate = Arc::new(Fate::default());
+        let (link, dialer) = link(&self.connection, self.worker_id, &fate)?;
+        let crew = Crew { link, handlers: self.handlers, fate, lease: self.lease, jobs: TaskTracker::new() };
+        let claims = Claims {
+            crew: Arc::new(crew),
+            slots: Arc::new(Semaphore::new(self.concurrency)),
+            commands,
+            lease_seconds: whole_seconds(self.lease),
+            batch: self.batch.min(self.concurrency).min(limits::STREAM_BATCH),
+            concurrency: self.concurrency,
+        };
+        Ok((claims, dialer))
+    }
+}
+
+fn link(
+    connection: &Connection,
+    worker_id: String,
+    fate: &Arc<Fate>,
+) -> Result<(Link, Option<Dialer>), Error> {
+    let Some(address) = connection.worker_stream.clone() else {
+        let http = Http::new(connection).map_err(|error| match error {
+            Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
+            other => other,
+        })?;
+        return Ok((Link::Http(http::HttpLink::new(http)), None));
+    };
+    crate::stream::endpoint(&address)?;
+    let dialer = Dialer { address, worker_id, connection: connection.clone() };
+    let reports = Reports { dialer: dialer.clone(), fate: fate.clone() };
+    Ok((Link::Stream(Pipe::new(reports)), Some(dialer)))
+}
+
+/// Waits for the last claim and then for the jobs, and cuts them off when the grace is over.
+async fn drain(crew: &Crew, grace: Duration, claiming: impl Future<Output = ()>) {
+    let settled = async {
+        claiming.await;
+        crew.jobs.close();
+        crew.jobs.wait().await;
+    };
+    tokio::pin!(settled);
+    if timeout(grace, &mut settled).await.is_err() {
+        crew.fate.cut.cancel();
+        let last = limits::CANCEL_GRACE + limits::LAST_REPORTS + Duration::from_secs(1);
+        let _ = timeout(last, settled).await;
+    }
+}

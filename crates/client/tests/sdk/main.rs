@@ -1,0 +1,12 @@
+//! The SDK against a real server process.
+
+mod create;
+mod lease;
+mod ledger;
+mod proxy;
+mod restart;
+mod rights;
+mod server;
+mod shutdown;
+mod transport;
+mod work;
