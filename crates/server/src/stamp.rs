@@ -3,6 +3,7 @@
 use codeq_queue::Time;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use std::cell::RefCell;
 
 /// Prints instants at the offset of the configured time zone.
 #[derive(Clone, Debug)]
@@ -18,11 +19,25 @@ impl Stamp {
     /// RFC 3339, the fraction without trailing zeros.
     pub fn text(&self, time: Time) -> String {
         if self.zone == TimeZone::UTC {
-            return time.to_utc();
+            return utc(time);
         }
         let timestamp = timestamp(time);
         timestamp.display_with_offset(self.zone.to_offset(timestamp)).to_string()
     }
+}
+
+thread_local! {
+    /// The last instant that was printed: the tasks of a batch mostly share one.
+    static LAST: RefCell<(Time, String)> = RefCell::new((Time::ZERO, Time::ZERO.to_utc()));
+}
+
+fn utc(time: Time) -> String {
+    LAST.with_borrow_mut(|last| {
+        if last.0 != time {
+            *last = (time, time.to_utc());
+        }
+        last.1.clone()
+    })
 }
 
 /// UTC, whole seconds, truncated.
