@@ -42,28 +42,25 @@ pub async fn wake(target: &Target, directory: &Path) -> anyhow::Result<Row> {
 
 /// So many claims held at once: the server's memory, and that every one of them is answered.
 pub async fn held(target: &Target, count: usize) -> anyhow::Result<Row> {
-    let mut clients = Vec::with_capacity(count);
-    for _ in 0..count {
-        clients.push(Client::connect(target.address).await?);
-    }
     let lanes = tokio::task::LocalSet::new();
     let started = Reading::take();
-    let handles: Vec<_> = clients
-        .into_iter()
-        .map(|mut client| {
-            let token = target.worker.clone();
+    // Each asks as soon as it is connected: a server does not wait long for a head.
+    let handles: Vec<_> = (0..count)
+        .map(|_| {
+            let (address, token) = (target.address, target.worker.clone());
             lanes.spawn_local(async move {
+                let mut client = Client::connect(address).await?;
                 let status = client.post("/v1/codeq/tasks/claim", &token, HOLD).await?.status;
                 anyhow::Ok((status, Instant::now()))
             })
         })
         .collect();
-    let mut creating = Client::connect(target.address).await?;
     let (woken_from, rss_mb) = lanes
         .run_until(async {
             // Long enough that all of them have arrived, well before the first one's time is over.
             tokio::time::sleep(Duration::from_secs(8)).await;
             let rss_mb = target.process.as_ref().map_or(0.0, |process| process.rss_mb().round());
+            let mut creating = Client::connect(target.address).await?;
             let at = Instant::now();
             let batch = vec![std::str::from_utf8(CREATE)?; 100].join(",");
             let batch = format!("{{\"tasks\":[{batch}]}}");
