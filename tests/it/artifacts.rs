@@ -222,3 +222,62 @@ async fn files_can_be_kept_in_an_s3_bucket() {
     let gone = server.get(&path, DEV_TOKEN).await;
     assert_eq!((gone.status, gone.json["code"].as_str()), (503, Some("storage_unavailable")));
 }
+
+/// Submits a result with one file per task, all at once; tells of every success.
+async fn submit_all(server: &Server, ids: &[String], told: tokio::sync::mpsc::UnboundedSender<()>) {
+    let submits = ids.iter().map(|id| {
+        let content = base64(&format!("of {id}").repeat(2000));
+        let body = done(json!([{"name": "f", "contentBase64": content}]));
+        let request = server.request(Method::POST, &format!("/v1/codeq/tasks/{id}/result"));
+        let (request, told) = (request.bearer_auth(DEV_TOKEN).body(body.to_string()), told.clone());
+        tokio::spawn(async move {
+            if request.send().await.is_ok_and(|answer| answer.status() == 200) {
+                let _ = told.send(());
+            }
+        })
+    });
+    for submit in submits.collect::<Vec<_>>() {
+        submit.await.expect("no panic");
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+#[tokio::test]
+async fn a_result_never_names_a_file_that_a_crash_took() {
+    let mut server = Server::dev();
+    let mut kept = 0;
+    for _ in 0..3 {
+        let mut ids = Vec::new();
+        for _ in 0..40 {
+            ids.push(running(&server).await);
+        }
+        let (told, mut answered) = tokio::sync::mpsc::unbounded_channel();
+        let pid = server.pid().to_string();
+        let killing = tokio::spawn(async move {
+            for _ in 0..10 {
+                answered.recv().await;
+            }
+            Command::new("kill").args(["-9", &pid]).status().expect("kill is there");
+        });
+        submit_all(&server, &ids, told).await;
+        killing.await.expect("no panic");
+        server.wait();
+        server.start_again();
+        for id in ids {
+            let result = server.get(&format!("/v1/codeq/tasks/{id}/result"), DEV_TOKEN).await;
+            if result.status == 200 {
+                kept += 1;
+            } else {
+                let again = json!([{"name": "f", "contentBase64": base64(&format!("of {id}").repeat(2000))}]);
+                assert_eq!(submit(&server, &id, again).await.status, 200, "the task is still its worker's");
+            }
+            let file = server.get(&format!("/v1/codeq/tasks/{id}/artifacts/f"), DEV_TOKEN).await;
+            assert_eq!((file.status, file.text), (200, format!("of {id}").repeat(2000)));
+        }
+    }
+    assert!(kept >= 30, "ten were answered in every round");
+}

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The token of `codeq dev`: producer, admin and worker of tenant `dev-tenant`.
@@ -110,6 +111,22 @@ impl Server {
 
     pub async fn post(&self, path: &str, token: &str, body: Value) -> Answer {
         self.send(reqwest::Method::POST, path, Some(token), Some(body.to_string().into_bytes())).await
+    }
+
+    /// Waits until `/metrics` holds this line: what happens inside can be seen there.
+    pub async fn until_metric(&self, line: &str) {
+        let has_line = async {
+            while !self.get("/metrics", "").await.text.lines().any(|found| found == line) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(20), has_line).await;
+        assert!(seen.is_ok(), "{line} is not in\n{}", self.get("/metrics", "").await.text);
+    }
+
+    /// Waits until the store holds so many claims that have found nothing.
+    pub async fn until_claims_wait(&self, count: usize) {
+        self.until_metric(&format!("codeq_claims_waiting {count}")).await;
     }
 
     /// Any request; `path` begins with a slash.

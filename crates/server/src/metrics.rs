@@ -7,7 +7,8 @@ use codeq_queue::{AttemptOutcome, Failure, State};
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ pub struct Metrics {
     webhooks: IntCounterVec,
     depth: IntGaugeVec,
     dead_depth: IntGaugeVec,
+    waiting: IntGauge,
     subscriptions: IntGaugeVec,
     counters: Counters,
     commands: Mutex<Commands>,
@@ -99,6 +101,7 @@ impl Metrics {
                 &["kind", "command", "outcome"],
             ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
+            waiting: register(&registry, IntGauge::new("codeq_claims_waiting", "Claims that wait for work.")),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
             subscriptions: gauge(
                 "codeq_subscriptions_active",
@@ -170,6 +173,7 @@ impl Metrics {
             let mut commands = self.lock();
             self.depth.reset();
             self.dead_depth.reset();
+            self.waiting.set(i64::try_from(broker.claims_waiting()).unwrap_or(i64::MAX));
             self.subscriptions.reset();
             for queue in &queues {
                 commands.series(&queue.command, &self.counters);

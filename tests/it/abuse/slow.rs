@@ -92,6 +92,31 @@ async fn refused_body_that_trickles(server: &Server) {
     assert!(took.as_secs_f64() < 15.0, "an unread body was cut after {took:?}");
 }
 
+/// Asks for megabytes and takes none of them.
+async fn reader_that_does_not_read(server: &Server) {
+    let wire = Wire::open(server).await;
+    let asked = b"GET /openapi.json HTTP/1.1\r\nHost: h\r\n\r\n".repeat(400);
+    let started = Instant::now();
+    // The server stops reading too, so what does not fit now may never fit.
+    let _ = wire.stream.try_write(&asked);
+    while !is_reset(&wire) {
+        pause(100).await;
+        assert!(
+            started.elapsed() < Duration::from_secs(25),
+            "an answer that is not taken holds its connection"
+        );
+    }
+    let took = started.elapsed();
+    assert!(took > Duration::from_secs(12), "an answer that is not taken was cut after {took:?}");
+}
+
+fn is_reset(wire: &Wire) -> bool {
+    match wire.stream.try_write(b"\r\n") {
+        Ok(_) => false,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
 /// A claim that waits longer than any head may take.
 async fn long_poll(server: &Server) {
     let mut wire = Wire::open(server).await;
@@ -121,6 +146,7 @@ async fn slow_senders_are_cut_off_and_patient_ones_are_not() {
         ),
         body_that_trickles(&server, "Content-Length: 100", b""),
         refused_body_that_trickles(&server),
+        reader_that_does_not_read(&server),
         long_poll(&server),
     );
     assert_serves(&server).await;

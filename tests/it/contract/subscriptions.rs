@@ -4,7 +4,6 @@ use super::{UNKNOWN_ID, create, fields, fixed, id, instant, lies_ahead, now, pos
 use super::{refused, serve_with, worker_scopes};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const PATH: &str = "/workers/subscriptions";
 
@@ -89,14 +88,14 @@ async fn what_breaks_a_rule_is_refused_in_its_words() {
 async fn an_unknown_or_expired_subscription_is_not_renewed() {
     let server = Server::memory();
     let task = id(&create(&server, json!({"command": "c", "payload": 1})).await);
+    post(&server, PATH, with("ttlSeconds", json!(60))).await;
     let made = post(&server, PATH, with("ttlSeconds", json!(1))).await;
     let mine = made.json["subscriptionId"].as_str().expect("an id").to_owned();
-    let expires = instant(&made.json["expiresAt"]).since(now());
     for unknown in [UNKNOWN_ID, &task, "nope", "%ff", &mine.to_uppercase()] {
         let got = post(&server, &format!("{PATH}/{unknown}/heartbeat"), json!({})).await;
         refused(&got, 404, "subscription_not_found", "not-found");
     }
-    tokio::time::sleep(expires + Duration::from_millis(5)).await;
+    server.until_metric("codeq_subscriptions_active{command=\"*\"} 1").await;
     let got = post(&server, &format!("{PATH}/{mine}/heartbeat"), json!({})).await;
     refused(&got, 404, "subscription_not_found", "not-found");
 }

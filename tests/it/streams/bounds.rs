@@ -5,7 +5,8 @@ use super::{server, task_until};
 use crate::harness::Server;
 use codeq_api::grpc::producer::{CreateTask, CreateTaskBatch};
 use codeq_api::grpc::worker::{Heartbeat, WorkerEvent};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::Code;
 
 fn resident_megabytes(server: &Server) -> usize {
@@ -96,4 +97,36 @@ async fn a_batch_of_a_million_nothings_is_not_unpacked() {
     assert_eq!(producer.status().await.code(), Code::ResourceExhausted);
     let grown = resident_megabytes(&server).saturating_sub(before);
     assert!(grown < 64, "{grown} MB");
+}
+
+/// Opens a connection, sends this much and nothing more; how long the server bears it.
+async fn silence(address: &str, begin: &[u8]) -> Duration {
+    let address = address.strip_prefix("http://").expect("plain HTTP");
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
+    stream.write_all(begin).await.expect("the server reads");
+    let started = Instant::now();
+    let mut buffer = [0; 1024];
+    let closed = async { while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {} };
+    tokio::time::timeout(Duration::from_secs(30), closed).await.expect("silence is cut off");
+    started.elapsed()
+}
+
+#[tokio::test]
+async fn connections_that_open_no_stream_are_cut_off_and_held_streams_are_not() {
+    let server = server();
+    let mut held = Worker::of(&server, "w", "").await;
+    held.ready(&["c"], 1).await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let addresses = (server.worker_streams.clone(), server.producer_streams.clone());
+    let (nothing, half, greeted) = tokio::join!(
+        silence(&addresses.0, b""),
+        silence(&addresses.1, b"PRI * HTT"),
+        silence(&addresses.0, preface),
+    );
+    for took in [nothing, half, greeted] {
+        assert!((8.0..15.0).contains(&took.as_secs_f64()), "a silent connection was cut after {took:?}");
+    }
+    let mut producer = Producer::of(&server).await;
+    producer.create(create(0, "c")).await;
+    held.task().await;
 }

@@ -151,7 +151,7 @@ async fn shutdown_flushes_acks_and_then_says_so() {
         let mut worker = worker;
         worker.status().await
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.until_claims_wait(1).await;
     let started = Instant::now();
     server.signal("TERM");
     let (acked, status) = running.await.expect("no panic");

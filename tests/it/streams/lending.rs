@@ -8,9 +8,6 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Nothing tells when a Ready is parked; this is long after.
-const PARKED: Duration = Duration::from_millis(150);
-
 #[tokio::test]
 async fn an_assignment_shows_the_whole_task() {
     let server = server();
@@ -63,14 +60,14 @@ async fn readys_and_long_polls_are_served_in_the_order_of_arrival() {
     let mut producer = Producer::of(&server).await;
     let (mut first, mut third) = (Worker::of(&server, "w", "a").await, Worker::of(&server, "w", "b").await);
     first.ready(&["c"], 1).await;
-    tokio::time::sleep(PARKED).await;
+    server.until_claims_wait(1).await;
     let poll = server.post("/v1/codeq/tasks/claim", "w", json!({"commands": ["c"], "waitSeconds": 10}));
     let create_all = async {
-        tokio::time::sleep(PARKED).await;
+        server.until_claims_wait(2).await;
         third.ready(&["c"], 1).await;
-        tokio::time::sleep(PARKED).await;
+        server.until_claims_wait(3).await;
         first.ready(&["c"], 1).await;
-        tokio::time::sleep(PARKED).await;
+        server.until_claims_wait(4).await;
         let mut ids = Vec::new();
         for seq in 0..4 {
             ids.push(producer.create(create(seq, "c")).await);
@@ -103,7 +100,7 @@ async fn a_thousand_idle_streams_all_get_their_task() {
         });
     }
     let workers = opening.join_all().await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.until_claims_wait(STREAMS).await;
     let producer = Producer::of(&server).await;
     let started = Instant::now();
     for seq in 0..STREAMS {
@@ -126,11 +123,11 @@ async fn tasks_of_a_dead_connection_go_to_others() {
     for _ in 0..3 {
         dead.ready(&["c"], 1).await;
     }
-    tokio::time::sleep(PARKED).await;
+    server.until_claims_wait(3).await;
     for _ in 0..3 {
         other.ready(&["c"], 1).await;
     }
-    tokio::time::sleep(PARKED).await;
+    server.until_claims_wait(6).await;
     drop(dead);
     let mut ids = HashSet::new();
     for seq in 0..3 {
@@ -149,7 +146,7 @@ async fn a_task_that_the_client_never_took_is_given_back() {
     for _ in 0..8 {
         worker.ready(&["c"], 1).await;
     }
-    tokio::time::sleep(PARKED).await;
+    server.until_claims_wait(8).await;
     let mut last = String::new();
     for seq in 0..8 {
         let payload = format!("\"{}\"", "x".repeat(400_000)).into();

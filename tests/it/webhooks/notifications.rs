@@ -6,9 +6,6 @@ use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Long enough for a notification that must not come.
-const QUIET: Duration = Duration::from_millis(400);
-
 async fn subscribe(server: &Server, url: &str, more: Value) -> String {
     let mut body = json!({"callbackUrl": url, "minIntervalSeconds": 0});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
@@ -41,6 +38,7 @@ fn paths(receiver: &Receiver) -> Vec<String> {
 async fn a_queue_that_fills_is_told_of_once_with_its_depth() {
     let (server, receiver) = (server(json!({})), Receiver::ok().await);
     subscribe(&server, &receiver.url, json!({"eventTypes": ["render"]})).await;
+    subscribe(&server, &receiver.at("/last"), json!({"eventTypes": ["last"]})).await;
     let tasks = json!({"tasks": vec![json!({"command": "Render", "payload": 1}); 3]});
     assert_eq!(server.post("/v1/codeq/tasks/batch", DEV_TOKEN, tasks).await.status, 200);
     let message = receiver.count(1).await.remove(0);
@@ -57,8 +55,8 @@ async fn a_queue_that_fills_is_told_of_once_with_its_depth() {
     assert!(sent_at.len() == 20 && sent_at.ends_with('Z'), "{sent_at}");
     create(&server, json!({"command": "render", "payload": 1})).await;
     create(&server, json!({"command": "other", "payload": 1})).await;
-    tokio::time::sleep(QUIET).await;
-    assert_eq!(receiver.all().len(), 1, "it was not empty, and the other has no subscriber");
+    fill(&server, &receiver, "last").await;
+    assert_eq!(receiver.all().len(), 2, "it was not empty, and the other has no subscriber");
 }
 
 #[tokio::test]
@@ -108,8 +106,9 @@ async fn fanout_tells_all_a_group_takes_turns_and_hash_picks_one() {
     let path = fill(&server, &receiver, "one").await.path;
     let expected = ["/a", "/b", "/c"];
     assert!([before, now()].iter().any(|turn| path == expected[*turn as usize]), "{path}");
-    tokio::time::sleep(QUIET).await;
-    assert_eq!(receiver.all().len(), 8);
+    subscribe(&server, &receiver.at("/last"), json!({"eventTypes": ["last"]})).await;
+    fill(&server, &receiver, "last").await;
+    assert_eq!(receiver.all().len(), 9);
 }
 
 #[tokio::test]
@@ -124,7 +123,6 @@ async fn a_subscriber_is_left_alone_for_its_interval() {
     let started = std::time::Instant::now();
     while receiver.all().iter().filter(|m| m.path == "/quiet").count() < 2 {
         fill(&server, &receiver, "work").await;
-        tokio::time::sleep(Duration::from_millis(150)).await;
         assert!(started.elapsed() < Duration::from_secs(10));
     }
     let quiet: Vec<_> = receiver.all().into_iter().filter(|m| m.path == "/quiet").collect();
@@ -143,7 +141,7 @@ async fn subscriptions_end_unless_they_are_renewed() {
         server.post(&path, "worker", json!({"ttlSeconds": ttl})).await
     };
     assert_eq!(renew(&kept, 60).await.status, 200);
-    tokio::time::sleep(Duration::from_millis(2100)).await;
+    server.until_metric("codeq_subscriptions_active{command=\"*\"} 1").await;
     fill(&server, &receiver, "work").await;
     assert_eq!(paths(&receiver), ["/kept"]);
     let refused = renew(&over, 60).await;
@@ -186,11 +184,10 @@ async fn notifications_beyond_the_rate_limit_are_dropped_and_failures_are_not_re
     subscribe(&server, &receiver.url, json!({"eventTypes": ["*"]})).await;
     fill(&server, &receiver, "work").await;
     create(&server, json!({"command": "work", "payload": 1})).await;
-    tokio::time::sleep(QUIET).await;
-    assert_eq!(receiver.all().len(), 1);
     let lines = [
         "codeq_rate_limit_hits_total{operation=\"queue_ready\",scope=\"webhook\"} 1",
         "codeq_webhook_deliveries_total{command=\"work\",kind=\"queue_ready\",outcome=\"failure\"} 1",
     ];
     counted(&server, &lines).await;
+    assert_eq!(receiver.all().len(), 1);
 }

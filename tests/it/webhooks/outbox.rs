@@ -93,3 +93,31 @@ async fn pending_callbacks_are_listed_by_page_and_by_task() {
     assert_eq!(list("?limit=0").await.json["items"].as_array().expect("a list").len(), 1);
     assert_eq!(server.get("/v1/codeq/admin/webhooks", "worker").await.status, 401);
 }
+
+#[tokio::test]
+async fn the_outbox_of_another_tenant_does_not_exist() {
+    let admin = |token: &str, tenant: &str| json!({"type": "static", "config": {"token": token, "raw": {"role": "ADMIN", "tenantId": tenant}}});
+    let server = server(json!({
+        "resultWebhookMaxAttempts": 1,
+        "producerAuthProvider": "multi",
+        "producerAuthConfig": {"providers": [admin(DEV_TOKEN, "acme"), admin("other", "evil")]},
+    }));
+    let receiver = Receiver::start(|_, _| 500).await;
+    let task = complete(&server, &receiver.url).await;
+    let delivery = failed(&server, 1).await.remove(0)["id"].as_str().expect("an id").to_owned();
+    for query in ["state=failed".to_owned(), "state=pending".into(), format!("state=failed&taskId={task}")] {
+        let seen = server.get(&format!("/v1/codeq/admin/webhooks?{query}"), "other").await;
+        assert_eq!((seen.status, &seen.json["items"]), (200, &json!([])), "{query}");
+    }
+    let mut refused = Vec::new();
+    for id in [delivery.as_str(), "0123456789abcdef0123456789abcdef"] {
+        let path = format!("/v1/codeq/admin/webhooks/{id}/redeliver");
+        let mut answer = server.post(&path, "other", json!({})).await;
+        answer.json["requestId"] = Value::Null;
+        refused.push((answer.status, answer.json));
+    }
+    assert_eq!(refused[0], refused[1], "a foreign id is an unknown one");
+    let named = server.get("/v1/codeq/admin/webhooks?state=failed&tenant=acme", "other").await;
+    assert_eq!((named.status, &named.json["code"]), (403, &json!("admin_only")));
+    assert_eq!(receiver.all().len(), 1, "nothing was sent again");
+}

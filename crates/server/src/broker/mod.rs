@@ -5,6 +5,7 @@
 //! was lent to has gone. The rules themselves are in `codeq_queue`, keeping is the store's business.
 
 mod artifacts;
+mod held;
 mod operate;
 mod produce;
 mod subscribe;
@@ -21,6 +22,7 @@ use codeq_queue::store::{Answer, Health, Wait};
 use codeq_queue::{Failure, Refusal, Store, Time};
 use codeq_store::Clock;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +75,8 @@ pub struct Broker {
     /// Cancelled when the server shuts down: whoever waits is answered empty.
     draining: CancellationToken,
     nudges: webhooks::Nudges,
+    /// Claims that the store holds until there is work.
+    held: Arc<AtomicU64>,
 }
 
 impl Broker {
@@ -83,7 +87,15 @@ impl Broker {
         artifacts: Arc<Artifacts>,
         draining: CancellationToken,
     ) -> Broker {
-        Broker { store, clock, settings, artifacts, draining, nudges: webhooks::Nudges::default() }
+        Broker {
+            store,
+            clock,
+            settings,
+            artifacts,
+            draining,
+            nudges: webhooks::Nudges::default(),
+            held: Arc::default(),
+        }
     }
 
     pub fn health(&self) -> Health {
@@ -97,6 +109,11 @@ impl Broker {
     /// Lets go of the storage; everything acknowledged is kept.
     pub async fn close(&self) -> Result<(), Failure> {
         self.store.clone().close().await
+    }
+
+    /// Claims that wait for work.
+    pub fn claims_waiting(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
     }
 
     fn until(&self, wait: Duration) -> Wait {

@@ -1,13 +1,14 @@
 //! What workers do: claim, keep, give back and finish tasks.
 
 use super::artifacts::keys;
+use super::held::Held;
 use super::produce::reference;
 use super::{Broker, Error, Items, merge, part};
 use crate::auth::{Caller, EventTypes};
 use bytes::Bytes;
 use codeq_queue::lease::lease_length;
 use codeq_queue::queue::check_command;
-use codeq_queue::store::{Abandon, Claim, Heartbeat, Nack, Report, Returned, Submit};
+use codeq_queue::store::{Abandon, Claim, Heartbeat, Nack, Report, Returned, Submit, Wait};
 use codeq_queue::{Commands, Failure, Owner, Refusal, ResultRecord, Task, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +116,11 @@ impl Broker {
             count: request.count,
             wait,
         };
-        let claimed = self.unless_draining(wait, self.store.claim(claim)).await?;
+        let claiming = match wait {
+            Wait::No => self.store.claim(claim),
+            _ => Held::count(self.store.claim(claim), self.held.clone()),
+        };
+        let claimed = self.unless_draining(wait, claiming).await?;
         let tasks = claimed.unwrap_or_default();
         Ok(Lent { broker: self.clone(), tenant: caller.tenant.clone(), owner, tasks })
     }

@@ -3,7 +3,7 @@
 use super::Office;
 use super::codec::Wire;
 use super::session::{Role, Session};
-use crate::http::{Listening, accept};
+use crate::http::{Listening, accept, see_out};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -32,6 +32,8 @@ const STREAMS: u32 = 4096;
 const FRAME_BYTES: u32 = 64 * 1024;
 /// A connection that has been silent for so long is asked whether it lives.
 const KEEPALIVE: Duration = Duration::from_secs(2 * 60 * 60);
+/// A connection has to open its first stream within this time: silence must not hold a seat.
+const FIRST_STREAM: Duration = Duration::from_secs(10);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -66,24 +68,27 @@ async fn report_health(reporter: HealthReporter, service: &'static str, draining
 async fn serve<R: Role>(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: CancellationToken) {
     // Acks are small: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let entry = entry.clone();
-        async move { Ok::<_, Infallible>(entry.answer::<R>(request).await) }
-    });
-    let connection = builder().serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                outcome = connection.as_mut() => outcome,
-                () = abort.cancelled() => Ok(()),
-            }
-        }
+    let has_asked = CancellationToken::new();
+    let service = {
+        let has_asked = has_asked.clone();
+        service_fn(move |request: hyper::Request<Incoming>| {
+            has_asked.cancel();
+            let entry = entry.clone();
+            async move { Ok::<_, Infallible>(entry.answer::<R>(request).await) }
+        })
     };
-    if let Err(error) = outcome {
-        tracing::debug!(err = %error, "connection ended");
+    let connection = builder().serve_connection(TokioIo::new(stream), service);
+    let silent = tokio::time::timeout(FIRST_STREAM, has_asked.cancelled());
+    tokio::select! {
+        () = see_out(Box::pin(connection), stop, abort) => {}
+        () = silence(silent) => tracing::debug!("a connection without a stream was cut off"),
+    }
+}
+
+/// Ends only if nothing was asked for in time.
+async fn silence(asked: impl Future<Output = Result<(), tokio::time::error::Elapsed>>) {
+    if asked.await.is_ok() {
+        std::future::pending().await
     }
 }
 

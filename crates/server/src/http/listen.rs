@@ -9,8 +9,11 @@ use axum::http::header::EXPECT;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulConnection;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -132,7 +135,15 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
         .max_headers(HEAD_LINES)
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
+    // On the heap, or every frame on the way would hold a copy of it.
+    see_out(Box::pin(connection), stop, abort).await;
+}
+
+/// Runs a connection to its end: once told to stop it finishes what is in flight, unless that is aborted.
+pub async fn see_out<C>(mut connection: Pin<Box<C>>, stop: CancellationToken, abort: CancellationToken)
+where
+    C: GracefulConnection<Error: Display>,
+{
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = stop.cancelled() => {

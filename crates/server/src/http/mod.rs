@@ -21,7 +21,7 @@ mod webhooks;
 mod work;
 
 pub use app::{App, Limits};
-pub use listen::{Listening, accept, bind, listen};
+pub use listen::{Listening, accept, bind, listen, see_out};
 
 use crate::auth::Caller;
 use axum::Router;

@@ -4,7 +4,7 @@
 //! made. A body then has [`BODY_GRACE`], and more for every byte that comes, so that only a trickle is
 //! ended. Between requests a connection may idle for [`IDLE_TIME`]: a client that keeps connections in a
 //! pool must not find them closed after seconds. While a request is served there is no limit here; waits
-//! have their own.
+//! have their own. An answer that is not taken for [`WRITE_TIME`] ends the connection too.
 //!
 //! Tasks on their way to a worker ride along ([`Pace::carry`]) until bytes of their answer are written, and
 //! are not written at all if the worker has closed its side: then they go back.
@@ -30,6 +30,8 @@ use tokio::time::{Instant, Sleep};
 const HEAD_TIME: Duration = Duration::from_secs(5);
 const IDLE_TIME: Duration = Duration::from_secs(120);
 const BODY_GRACE: Duration = Duration::from_secs(10);
+/// Longest stretch in which a peer takes nothing of an answer.
+const WRITE_TIME: Duration = Duration::from_secs(15);
 /// Bytes that earn a body another second.
 const BODY_RATE: u64 = 16 * 1024;
 
@@ -140,6 +142,8 @@ pub struct Watched {
     stream: TcpStream,
     pace: Arc<Pace>,
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Runs while a write waits for the peer.
+    stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watched {
@@ -153,28 +157,37 @@ impl Watched {
         };
         pace.enter(HEAD, Some(HEAD_TIME));
         let pace = Arc::new(pace);
-        (Watched { stream, pace: pace.clone(), alarm: None }, pace)
+        (Watched { stream, pace: pace.clone(), alarm: None, stall: None }, pace)
     }
 
     /// Writes; a load has arrived when something of it was taken, and never goes to one who has closed.
     fn poll_out(
         &mut self,
-        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if !self.pace.is_loaded.load(Ordering::Acquire) {
-            return write(Pin::new(&mut self.stream));
-        }
-        if self.is_closed_there() {
+        let is_loaded = self.pace.is_loaded.load(Ordering::Acquire);
+        if is_loaded && self.is_closed_there() {
             drop(self.pace.unload());
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let written = write(Pin::new(&mut self.stream));
-        if let Poll::Ready(Ok(_)) = &written
+        let Poll::Ready(written) = write(Pin::new(&mut self.stream), context) else {
+            return self.poll_stall(context).map(|()| Err(io::ErrorKind::TimedOut.into()));
+        };
+        self.stall = None;
+        if is_loaded
+            && written.is_ok()
             && let Some(mut lent) = self.pace.unload()
         {
             lent.hand_over();
         }
-        written
+        Poll::Ready(written)
+    }
+
+    /// Ready when the peer has taken nothing for too long.
+    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIME)));
+        stall.as_mut().poll(context)
     }
 
     /// Asks the system itself: the runtime may not have been told yet.
@@ -225,7 +238,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_out(|stream| stream.poll_write(context, bytes))
+        self.poll_out(context, |stream, context| stream.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -233,7 +246,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_out(|stream| stream.poll_write_vectored(context, parts))
+        self.poll_out(context, |stream, context| stream.poll_write_vectored(context, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
