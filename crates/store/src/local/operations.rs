@@ -4,7 +4,7 @@ use super::codec::{Corrupt, Reader, Writer};
 use super::records::OPERATION;
 use codeq_queue::filter::Whereabouts;
 use codeq_queue::operation::Step;
-use codeq_queue::{Filter, Operation, OperationKind, OperationState, TaskStatus, Time};
+use codeq_queue::{Filter, Operation, OperationKind, OperationState, TaskId, TaskStatus, Time};
 
 pub fn key(id: u128) -> Vec<u8> {
     let mut key = vec![OPERATION];
@@ -72,6 +72,13 @@ fn read_filter(r: &mut Reader) -> Result<Filter, Corrupt> {
     Ok(filter)
 }
 
+fn read_step(r: &mut Reader) -> Result<Step, Corrupt> {
+    let count = r.small()?;
+    let task = |_| Ok((r.text()?.into(), TaskId::from_bytes(r.wide()?.to_be_bytes())));
+    let tasks = (0..count).map(task).collect::<Result<_, Corrupt>>()?;
+    Ok(Step { tasks, next: read_text(r)? })
+}
+
 pub fn write(operation: &Operation) -> Vec<u8> {
     let mut bytes = Vec::new();
     let w = &mut Writer(&mut bytes);
@@ -90,8 +97,12 @@ pub fn write(operation: &Operation) -> Vec<u8> {
     w.optional_text(operation.error.as_deref());
     w.optional_text(operation.cursor.as_deref());
     w.option(operation.step.as_ref(), |w, step| {
+        w.number(step.tasks.len() as u64);
+        for (tenant, id) in &step.tasks {
+            w.text(tenant);
+            w.wide(u128::from_be_bytes(*id.as_bytes()));
+        }
         w.optional_text(step.next.as_deref());
-        w.number(step.matched);
     });
     w.number(operation.version);
     w.wide(operation.holder);
@@ -116,7 +127,7 @@ pub fn read(bytes: &[u8]) -> Result<Operation, Corrupt> {
         updated_at: r.time()?,
         error: read_text(r)?,
         cursor: read_text(r)?,
-        step: r.option(|r| Ok(Step { next: read_text(r)?, matched: r.number()? }))?,
+        step: r.option(read_step)?,
         version: r.number()?,
         holder: r.wide()?,
         held_until: r.time()?,
@@ -160,7 +171,7 @@ mod tests {
             updated_at: Time::from_millis(11),
             error: None,
             cursor: text("o1f"),
-            step: Some(Step { next: None, matched: 4 }),
+            step: Some(Step { tasks: vec![("acme".into(), TaskId::from_bits(5))], next: None }),
             version: 3,
             holder: 12,
             held_until: Time::from_millis(13),

@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::candidate::Open;
 use codeq_queue::operation::Step;
-use codeq_queue::{Filter, Operation, OperationKind, OperationState};
+use codeq_queue::{Filter, Operation, OperationKind, OperationState, TaskId};
 
 fn operation(bench: &Bench, id: u128) -> Operation {
     Operation {
@@ -21,7 +21,10 @@ fn operation(bench: &Bench, id: u128) -> Operation {
         updated_at: bench.now(),
         error: None,
         cursor: None,
-        step: Some(Step { next: Some("x".into()), matched: 4 }),
+        step: Some(Step {
+            tasks: vec![(bench.tenant.clone(), TaskId::from_bits(4))],
+            next: Some("x".into()),
+        }),
         version: 1,
         holder: 9,
         held_until: bench.now(),
