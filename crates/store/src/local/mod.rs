@@ -21,6 +21,7 @@ mod library;
 mod load;
 mod lookups;
 mod manifest;
+mod meters;
 mod open;
 mod owner;
 mod parted;
@@ -36,6 +37,7 @@ pub mod tree;
 mod verify;
 
 pub use entry::sample_cycle;
+pub use meters::{Meters, Reading};
 pub use open::{Durability, LocalOptions, OpenError, Parts, ShardParts, assemble, open};
 pub use shard::Limits;
 pub use store::LocalStore;
