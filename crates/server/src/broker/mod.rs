@@ -9,6 +9,7 @@ mod held;
 mod operate;
 mod produce;
 mod subscribe;
+mod traced;
 mod webhooks;
 mod work;
 
@@ -18,6 +19,7 @@ pub use webhooks::DeliveryFilter;
 pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 
 use crate::artifacts::Artifacts;
+use crate::telemetry::traces::Traces;
 use codeq_queue::store::{Answer, Health, Wait};
 use codeq_queue::{Failure, Refusal, Store, Time};
 use codeq_store::Clock;
@@ -77,6 +79,7 @@ pub struct Broker {
     nudges: webhooks::Nudges,
     /// Claims that the store holds until there is work.
     held: Arc<AtomicU64>,
+    traces: Traces,
 }
 
 impl Broker {
@@ -95,7 +98,16 @@ impl Broker {
             draining,
             nudges: webhooks::Nudges::default(),
             held: Arc::default(),
+            traces: Traces::off(),
         }
+    }
+
+    pub fn tracing(self, traces: Traces) -> Broker {
+        Broker { traces, ..self }
+    }
+
+    pub fn traces(&self) -> &Traces {
+        &self.traces
     }
 
     pub fn health(&self) -> Health {
