@@ -4,6 +4,7 @@ mod abuse;
 mod artifacts;
 mod contract;
 mod harness;
+mod observability;
 mod session;
 mod streams;
 mod webhooks;
