@@ -5,6 +5,7 @@ mod artifacts;
 mod contract;
 mod events;
 mod harness;
+mod observability;
 mod operator;
 mod session;
 mod streams;
