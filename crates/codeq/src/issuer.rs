@@ -26,8 +26,7 @@ pub struct Issuer {
 impl Issuer {
     /// A new RSA key of 2048 bits.
     pub fn generate(kid: &str) -> anyhow::Result<Issuer> {
-        let key =
-            rsa::KeyPair::generate(KeySize::Rsa2048).map_err(|_| anyhow!("cannot make an RSA key"))?;
+        let key = rsa::KeyPair::generate(KeySize::Rsa2048).map_err(|_| anyhow!("cannot make an RSA key"))?;
         Ok(Issuer { key: Key::Rsa(key), kid: kid.to_owned() })
     }
 
@@ -67,7 +66,8 @@ impl Issuer {
             }
         };
         let text = BASE64_STANDARD.encode(der?);
-        let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
+        let lines: Vec<&str> =
+            (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
         Ok(format!("{BEGIN}\n{}\n{END}\n", lines.join("\n")))
     }
 
@@ -102,7 +102,8 @@ impl Issuer {
         let signature = match &self.key {
             Key::Rsa(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
-                let signed = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature);
+                let signed =
+                    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature);
                 signed.map_err(|_| anyhow!("cannot sign a token"))?;
                 signature
             }

@@ -31,9 +31,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// codeQ: a durable task queue in one binary.
 #[derive(Parser)]
-#[command(name = "codeq", version, arg_required_else_help = true,
+#[command(
+    name = "codeq",
+    version,
+    arg_required_else_help = true,
     after_help = "Examples:\n  codeq dev\n  codeq task create --event demo --payload '{\"n\":1}'\n  \
-    codeq worker run --events demo --exec 'cat'\n  codeq queue watch")]
+    codeq worker run --events demo --exec 'cat'\n  codeq queue watch"
+)]
 struct Cli {
     #[command(flatten)]
     connection: client::Connection,

@@ -24,7 +24,8 @@ impl Table {
     /// The lines, columns aligned, numbers to the right.
     pub fn lines(&self) -> Vec<String> {
         let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let is_number: Vec<bool> = (0..columns).map(|column| self.is_number(column)).collect();
         let line = |row: &Vec<String>| {
@@ -81,11 +82,10 @@ mod tests {
         let mut table = Table::new(&["NAME", "COUNT", "TEXT"]);
         table.row(vec!["a".into(), "5".into(), "x\ny\u{1b}[2J".into()]);
         table.row(vec!["longer".into(), "1234567".into(), "z".into()]);
-        assert_eq!(table.lines(), [
-            "NAME      COUNT  TEXT",
-            "a             5  x y [2J",
-            "longer  1234567  z",
-        ]);
+        assert_eq!(
+            table.lines(),
+            ["NAME      COUNT  TEXT", "a             5  x y [2J", "longer  1234567  z",]
+        );
     }
 
     #[test]

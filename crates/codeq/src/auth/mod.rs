@@ -12,8 +12,11 @@ use clap::Subcommand;
 
 /// Sign in, and keep tokens in a profile.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = "Examples:\n  \
-    codeq auth login --email you@example.com\n  codeq auth set --worker-token TOKEN\n  codeq auth show")]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+    codeq auth login --email you@example.com\n  codeq auth set --worker-token TOKEN\n  codeq auth show"
+)]
 pub struct Auth {
     #[command(flatten)]
     connection: Connection,

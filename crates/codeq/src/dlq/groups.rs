@@ -82,7 +82,8 @@ pub async fn command_of(
         (None, Some(group)) => {
             let groups = read(api, "*", scope).await?.groups;
             let found = groups.into_iter().find(|found| found["group"] == group);
-            let found = found.with_context(|| format!("there is no group {group:?}: see `codeq dlq groups`"))?;
+            let found =
+                found.with_context(|| format!("there is no group {group:?}: see `codeq dlq groups`"))?;
             found["command"].as_str().map(str::to_owned).context("a group has a command")
         }
     }

@@ -11,8 +11,11 @@ use clap::Subcommand;
 
 /// Look at dead letters, send them back, or delete them.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = "Examples:\n  codeq dlq groups\n  \
-    codeq dlq requeue --group GROUP --dry-run\n  codeq dlq requeue demo --rate 50 --yes")]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  codeq dlq groups\n  \
+    codeq dlq requeue --group GROUP --dry-run\n  codeq dlq requeue demo --rate 50 --yes"
+)]
 pub struct Dlq {
     #[command(flatten)]
     connection: Connection,
@@ -30,7 +33,9 @@ enum Verb {
 
 /// List dead letters.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  codeq dlq list\n  codeq dlq list demo --filter error=timeout --limit 10")]
+#[command(
+    after_help = "Examples:\n  codeq dlq list\n  codeq dlq list demo --filter error=timeout --limit 10"
+)]
 struct List {
     /// Of this command; of all unless told.
     command: Option<String>,

@@ -65,7 +65,9 @@ fn urls(kind: &str, config: &Value) -> Vec<String> {
         "jwks" => config["jwksUrl"].as_str().map(str::to_owned).into_iter().collect(),
         "multi" => {
             let inside = config["providers"].as_array().into_iter().flatten();
-            inside.flat_map(|entry| urls(entry["type"].as_str().unwrap_or_default(), &entry["config"])).collect()
+            inside
+                .flat_map(|entry| urls(entry["type"].as_str().unwrap_or_default(), &entry["config"]))
+                .collect()
         }
         _ => Vec::new(),
     }

@@ -24,7 +24,8 @@ pub fn check(report: &mut Report, other: Option<(String, Duration)>) {
             report.warn("clock", format!("{apart} s from the clock of the issuer"), next);
         }
         apart => {
-            let text = format!("{apart} s from the clock of the issuer: its tokens look expired or not valid yet");
+            let text =
+                format!("{apart} s from the clock of the issuer: its tokens look expired or not valid yet");
             report.error("clock", text, next);
         }
     }

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 /// Look at queues, pause and resume them.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true,
-    after_help = "Examples:\n  codeq queue list\n  codeq queue watch\n  codeq queue pause demo")]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  codeq queue list\n  codeq queue watch\n  codeq queue pause demo"
+)]
 pub struct Queue {
     #[command(flatten)]
     connection: Connection,

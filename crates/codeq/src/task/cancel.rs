@@ -32,7 +32,8 @@ pub struct Cancel {
 impl Cancel {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
         let pairs = self.filter.pairs()?;
-        let scope = query(&self.tenant.map(|tenant| ("tenant".to_owned(), tenant)).into_iter().collect::<Vec<_>>());
+        let scope =
+            query(&self.tenant.map(|tenant| ("tenant".to_owned(), tenant)).into_iter().collect::<Vec<_>>());
         match (&self.id, pairs.is_empty()) {
             (Some(_), false) => bail!("give either the id of a task or a filter"),
             (None, true) => bail!("give the id of a task or a filter"),

@@ -13,8 +13,11 @@ use clap::Subcommand;
 
 /// Create tasks, and see what became of them.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = "Examples:\n  \
-    codeq task create --event demo --payload '{\"n\":1}'\n  codeq task result ID\n  codeq task explain ID")]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+    codeq task create --event demo --payload '{\"n\":1}'\n  codeq task result ID\n  codeq task explain ID"
+)]
 pub struct Task {
     #[command(flatten)]
     connection: Connection,

@@ -28,7 +28,10 @@ mod tests {
 
     #[test]
     fn lifetimes_have_a_unit_and_a_bound() {
-        assert_eq!(["90s", "15m", "12h", "30d"].map(|text| read(text).unwrap()), [90, 900, 43_200, 2_592_000]);
+        assert_eq!(
+            ["90s", "15m", "12h", "30d"].map(|text| read(text).unwrap()),
+            [90, 900, 43_200, 2_592_000]
+        );
         for text in ["", "5", "0s", "-1s", "1.5h", "5ä", "4000d"] {
             assert!(read(text).is_err(), "{text}");
         }

@@ -7,14 +7,8 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const WORKER_SCOPES: [&str; 6] = [
-    "codeq:claim",
-    "codeq:heartbeat",
-    "codeq:abandon",
-    "codeq:nack",
-    "codeq:result",
-    "codeq:subscribe",
-];
+const WORKER_SCOPES: [&str; 6] =
+    ["codeq:claim", "codeq:heartbeat", "codeq:abandon", "codeq:nack", "codeq:result", "codeq:subscribe"];
 
 /// Sign a token and print it.
 ///

@@ -18,12 +18,15 @@ const KEY_FILE: &str = "codeq-key.pem";
 
 /// Issue tokens without an identity provider.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = "Examples:\n  codeq token keygen\n  \
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  codeq token keygen\n  \
     codeq token mint --producer --tenant acme\n  codeq token mint --worker --tenant acme --events demo --ttl 30d\n  \
     codeq token jwks --serve 127.0.0.1:9400\n\n\
     The server trusts these tokens with\n  identityJwksUrl: http://127.0.0.1:9400/jwks.json\n  \
     identityIssuer: codeq-local\n  identityAudience: codeq-producer\n  \
-    workerJwksUrl: http://127.0.0.1:9400/jwks.json\n  workerIssuer: codeq-local")]
+    workerJwksUrl: http://127.0.0.1:9400/jwks.json\n  workerIssuer: codeq-local"
+)]
 pub struct Token {
     #[command(subcommand)]
     verb: Verb,

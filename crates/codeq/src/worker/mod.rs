@@ -11,8 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Claim tasks: to try things out, or to run a program for each.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = "Examples:\n  \
-    codeq worker start --events demo --ack complete\n  codeq worker run --events demo --exec './handle.sh'")]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+    codeq worker start --events demo --ack complete\n  codeq worker run --events demo --exec './handle.sh'"
+)]
 pub struct Worker {
     #[command(flatten)]
     connection: Connection,

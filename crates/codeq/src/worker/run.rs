@@ -26,8 +26,11 @@ const TRY_AGAIN: i32 = 75;
 /// On SIGINT or SIGTERM no further task is claimed; what is not done when the grace is over is given back
 /// without counting the attempt.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment, after_help = "Examples:\n  codeq worker run --events demo --exec 'jq .n'\n  \
-    codeq worker run --events mail,sms --exec ./send.sh --concurrency 4 --lease-seconds 120")]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  codeq worker run --events demo --exec 'jq .n'\n  \
+    codeq worker run --events mail,sms --exec ./send.sh --concurrency 4 --lease-seconds 120"
+)]
 pub struct Run {
     /// Commands to claim, with commas between them.
     #[arg(long, value_name = "LIST")]
