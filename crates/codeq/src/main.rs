@@ -63,7 +63,6 @@ enum Command {
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Check a data directory that no server uses.
     Verify(verify::Verify),
 }
 

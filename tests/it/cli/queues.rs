@@ -98,3 +98,16 @@ fn a_watch_ends_well_when_interrupted() {
     watch.until("demo ready=1");
     assert_eq!(watch.interrupt().0, Some(0));
 }
+
+#[test]
+fn a_watch_can_end_when_all_is_done() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    for n in 0..5 {
+        cli.create(&["--event", "demo", "--payload", &n.to_string()]);
+    }
+    let _worker = cli.start(&["worker", "run", "--events", "demo", "--exec", "cat"]);
+    let said = cli.ok(&["queue", "watch", "demo", "--until-empty", "--interval", "0.1"]);
+    let last = said.lines().next_back().expect("a line");
+    assert!(last.starts_with("demo ready=0 delayed=0 running=0 dead=0 "), "{said}");
+}

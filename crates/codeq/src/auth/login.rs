@@ -127,7 +127,9 @@ impl Login {
 
     /// The profile to be kept, with what the flags say. A new one begins as a copy of the one in use.
     fn profile(&self, settings: &Settings, name: &str) -> anyhow::Result<Profile> {
-        let mut profile = settings.profiles.profiles.get(name).cloned().unwrap_or_else(|| settings.profile());
+        let profiles = &settings.profiles;
+        let found = [name, profiles.current()].iter().find_map(|name| profiles.profiles.get(*name)).cloned();
+        let mut profile = found.unwrap_or_default();
         if settings.given.base_url.is_some() || profile.base_url.is_empty() {
             profile.base_url = settings.base_url();
         }

@@ -58,9 +58,9 @@ impl Report {
             };
             let next = match check.next.is_empty() {
                 true => String::new(),
-                false => format!("{:21}next: {}\n", "", check.next),
+                false => format!("{:23}next: {}\n", "", check.next),
             };
-            format!("{tag}{:width$}{:<13}{}\n{next}", "", check.name, check.text)
+            format!("{tag}{:width$}{:<15}{}\n{next}", "", check.name, check.text)
         };
         self.checks.iter().map(line).collect()
     }

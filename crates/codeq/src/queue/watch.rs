@@ -5,7 +5,7 @@ use super::{counts, oldest, views};
 use crate::client::Api;
 use crate::table::Table;
 use crate::{say, terminal};
-use codeq_api::admin::QueueView;
+use codeq_api::admin::{QueueStats, QueueView};
 use std::io::IsTerminal;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 /// On a terminal the table is redrawn in place; elsewhere every refresh prints a line per queue.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq queue watch\n  codeq queue watch demo --interval 0.5\n  \
-    codeq queue watch --count 3 | cat")]
+    codeq queue watch demo --until-empty\n  codeq queue watch --count 3 | cat")]
 pub struct Watch {
     /// Only this command.
     command: Option<String>,
@@ -25,6 +25,9 @@ pub struct Watch {
     /// Stop after so many refreshes.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Stop once nothing is ready, delayed or running.
+    #[arg(long)]
+    until_empty: bool,
     /// Of this tenant, or '*' for all; operators only.
     #[arg(long)]
     tenant: Option<String>,
@@ -51,9 +54,18 @@ impl Watch {
             }
             screen.show(&queues, &rates);
             left -= 1;
+            if self.until_empty && queues.iter().all(is_empty) {
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// Dead letters stay until somebody looks after them.
+fn is_empty(queue: &QueueView<'_>) -> bool {
+    let QueueStats { ready, delayed, in_progress, .. } = queue.stats;
+    ready + delayed + in_progress == 0
 }
 
 struct Screen {
