@@ -65,7 +65,7 @@ pub async fn perform(
     matched: u64,
     start: impl AsyncFnOnce() -> anyhow::Result<Operation>,
 ) -> anyhow::Result<()> {
-    let Deed { verb, done, what } = deed;
+    let Deed { verb, what, .. } = &deed;
     if care.dry_run {
         match care.json {
             true => say!("{}", serde_json::json!({"matched": matched})),
@@ -77,15 +77,19 @@ pub async fn perform(
         terminal::confirm(&format!("{verb} {matched} {what}"), care.yes)?;
     }
     let started = start().await?;
-    let operation = follow(api, started, matched).await?;
-    if care.json {
+    conclude(follow(api, started, matched).await?, &deed, care.json)
+}
+
+/// Says how it ended.
+fn conclude(operation: Operation, deed: &Deed, json: bool) -> anyhow::Result<()> {
+    if json {
         say!("{}", serde_json::to_string(&operation)?);
     }
     if operation.state != "done" {
         bail!("operation {} {}: {}", operation.id, operation.state, operation.error.unwrap_or_default());
     }
-    if !care.json {
-        say!("{} {done} {} {what}", tag::ok(), operation.processed);
+    if !json {
+        say!("{} {} {} {}", tag::ok(), deed.done, operation.processed, deed.what);
     }
     match operation.failed {
         0 => Ok(()),

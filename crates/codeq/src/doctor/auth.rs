@@ -18,32 +18,41 @@ pub async fn check(report: &mut Report, config: &Config) -> anyhow::Result<Optio
         return Ok(None);
     }
     let mut server_time = None;
-    let sides = [("producer auth", &config.producer_auth), ("worker auth", &config.worker_auth)];
-    for (name, side) in sides {
-        let Some(side) = side else {
-            if config.allow_producer_as_worker && name == "worker auth" {
-                report.ok(name, "producer tokens (allowProducerAsWorker)");
-            }
-            continue;
-        };
-        let urls = urls(&side.kind, &side.config);
-        if urls.is_empty() {
-            report.ok(name, side.kind.clone());
+    if let Some(producer) = &config.producer_auth {
+        side(report, "producer auth", producer, &mut server_time).await;
+    }
+    match &config.worker_auth {
+        Some(worker) => side(report, "worker auth", worker, &mut server_time).await,
+        None if config.allow_producer_as_worker => {
+            report.ok("worker auth", "producer tokens (allowProducerAsWorker)");
         }
-        for url in urls {
-            match fetch(&url).await {
-                Ok((keys, time)) => {
-                    report.ok(name, format!("{url}: {keys} keys"));
-                    server_time = server_time.or(time);
-                }
-                Err(text) => {
-                    let next = "start the issuer, open the way to it, or correct the URL of its JWKS";
-                    report.error(name, format!("{url}: {text}"), next);
-                }
+        None => {}
+    }
+    Ok(server_time)
+}
+
+async fn side(
+    report: &mut Report,
+    name: &'static str,
+    provider: &AuthProvider,
+    server_time: &mut Option<String>,
+) {
+    let urls = urls(&provider.kind, &provider.config);
+    if urls.is_empty() {
+        report.ok(name, provider.kind.clone());
+    }
+    for url in urls {
+        match fetch(&url).await {
+            Ok((keys, time)) => {
+                report.ok(name, format!("{url}: {keys} keys"));
+                *server_time = server_time.take().or(time);
+            }
+            Err(text) => {
+                let next = "start the issuer, open the way to it, or correct the URL of its JWKS";
+                report.error(name, format!("{url}: {text}"), next);
             }
         }
     }
-    Ok(server_time)
 }
 
 fn options(config: &Config) -> GateOptions {
