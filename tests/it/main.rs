@@ -5,6 +5,7 @@ mod artifacts;
 mod cli;
 mod contract;
 mod harness;
+mod operator;
 mod session;
 mod streams;
 mod webhooks;

@@ -96,6 +96,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker);
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
+    let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
     app.open(broker.clone());
@@ -116,7 +117,8 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signal = shutdown.await;
     tracing::info!(signal, "shutting down");
     draining.cancel();
-    tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN));
+    let operations = tokio::time::timeout(DRAIN, operations);
+    let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
