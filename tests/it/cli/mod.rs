@@ -1,10 +1,12 @@
 //! The command line, as somebody at a terminal uses it: the real binary against a real server.
 
+mod day;
 mod deploy;
 mod doctor;
 mod install;
 mod login;
 mod operations;
+mod operator;
 mod profiles;
 mod queues;
 mod stand_in;

@@ -123,6 +123,21 @@ async fn the_program_is_killed_when_the_lease_is_lost() {
 }
 
 #[tokio::test]
+async fn the_program_is_killed_when_the_task_is_cancelled() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    let mut worker =
+        worker(&cli, "echo $$ > pid.part; mv pid.part pid; sleep 600", &["--lease-seconds", "1"]);
+    let id = cli.create(&["--event", "demo", "--payload", "1"]);
+    until_there(&cli.path("pid"));
+    let pid = std::fs::read_to_string(cli.path("pid")).expect("it is there");
+    assert_eq!(cli.ok(&["task", "cancel", &id]), format!("[OK] Task cancelled: {id}\n"));
+    worker.until("it is not ours any more");
+    assert!(!is_running(&pid), "the shell is gone before the worker says so");
+    assert_eq!(task(&cli, &id)["error"], "CANCELLED");
+}
+
+#[tokio::test]
 async fn a_signal_lets_the_program_finish() {
     let server = Server::memory();
     let cli = Cli::of(&server);
