@@ -134,3 +134,34 @@ async fn a_paused_queue_hands_out_nothing_until_it_is_resumed() {
     assert_eq!(cli.ok(&["queue", "resume", "demo"]), "[OK] Resumed demo: 1 ready\n");
     assert_eq!(claim().await.status, 200);
 }
+
+/// Whoever sits at a terminal is asked, and sees how far it is.
+#[tokio::test]
+async fn at_a_terminal_one_is_asked() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    dead_letters(&server, &cli).await;
+    let requeue = format!("{} dlq requeue demo", env!("CARGO_BIN_EXE_codeq"));
+    let answered = |answer: &str| {
+        let mut command = std::process::Command::new("script");
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", cli.home.path()).env("CODEQ_BASE_URL", &server.base);
+        let mut child = command
+            .args(["-qec", &requeue, "/dev/null"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("script is there");
+        // The terminal keeps what is typed until it is asked for.
+        let mut stdin = child.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut stdin, answer.as_bytes()).expect("it reads");
+        let output = child.wait_with_output().expect("it was ours");
+        drop(stdin);
+        (output.status.success(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    let (is_done, text) = answered("n\n");
+    assert!(!is_done && text.contains("requeue 4 dead letters of demo? (y/N)"), "{text}");
+    assert!(text.contains("nothing was changed"), "{text}");
+    let (is_done, text) = answered("y\n");
+    assert!(is_done && text.contains("Requeued 4 dead letters of demo"), "{text}");
+}

@@ -165,6 +165,20 @@ async fn what_is_not_done_when_the_grace_is_over_goes_back_without_counting() {
     assert_eq!((&task["status"], &task["refunds"]), (&json!("PENDING"), &json!(1)));
 }
 
+#[tokio::test]
+async fn a_second_signal_ends_the_grace() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    let mut worker = worker(&cli, "touch begun; sleep 600", &["--grace-seconds", "600"]);
+    let id = cli.create(&["--event", "demo", "--payload", "1", "--max-attempts", "1"]);
+    until_there(&cli.path("begun"));
+    worker.signal("TERM");
+    worker.until("[WARN] Stopping...");
+    worker.signal("INT");
+    assert_eq!(worker.child.wait().expect("it was ours").code(), Some(1));
+    assert_eq!(task(&cli, &id)["refunds"], 1);
+}
+
 #[test]
 fn what_a_worker_needs_is_asked_for() {
     let cli = Cli::new();

@@ -1,6 +1,7 @@
 //! `codeq token jwks`: the public keys.
 
 use super::KEY_FILE;
+use crate::worker::Interrupts;
 use crate::{client, say, tag};
 use anyhow::Context;
 use axum::http::header::CONTENT_TYPE;
@@ -40,6 +41,7 @@ async fn serve(address: &str, set: String) -> anyhow::Result<()> {
     let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
     say!("{} serving keys on http://{}/jwks.json", tag::ok(), listener.local_addr()?);
     let answer = move || async move { ([(CONTENT_TYPE, "application/json")], set) };
-    let stop = crate::worker::interrupted()?;
+    let mut interrupts = Interrupts::new()?;
+    let stop = async move { interrupts.next().await };
     Ok(axum::serve(listener, axum::Router::new().fallback(answer)).with_graceful_shutdown(stop).await?)
 }

@@ -7,7 +7,7 @@ mod start;
 use crate::client::{Connection, block_on};
 use anyhow::bail;
 use clap::Subcommand;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Claim tasks: to try things out, or to run a program for each.
 #[derive(clap::Args)]
@@ -51,14 +51,22 @@ fn commands(events: Option<&str>) -> anyhow::Result<Vec<String>> {
     Ok(commands)
 }
 
-/// Resolves at the first SIGINT or SIGTERM.
-pub fn interrupted() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
+/// SIGINT and SIGTERM, from here on.
+pub struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    pub fn new() -> anyhow::Result<Interrupts> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Interrupts { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    pub async fn next(&mut self) {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-    })
+    }
 }

@@ -1,7 +1,7 @@
 //! `codeq worker run`: a program for every task.
 
 use super::child::{self, End};
-use super::{commands, interrupted};
+use super::{Interrupts, commands};
 use crate::client::Settings;
 use crate::{say, tag};
 use anyhow::bail;
@@ -11,9 +11,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// The exit code that asks for another try: EX_TEMPFAIL of sysexits.h.
 const TRY_AGAIN: i32 = 75;
+/// What it takes to stop programs and to give their tasks back after the second signal.
+const GIVE_BACK: Duration = Duration::from_secs(3);
 
 /// Run a program for every task.
 ///
@@ -24,7 +27,7 @@ const TRY_AGAIN: i32 = 75;
 ///
 /// The lease is kept while the program runs; when it is lost, or the task is cancelled, the program is killed.
 /// On SIGINT or SIGTERM no further task is claimed; what is not done when the grace is over is given back
-/// without counting the attempt.
+/// without counting the attempt. A second signal ends the grace.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -67,13 +70,30 @@ impl Run {
         let level = logs::Level::Warn;
         let format = logs::Format::Text;
         logs::init(logs::LogOptions { level, format, env: "cli".into(), to_stderr: true });
-        let interrupted = interrupted()?;
+        let interrupts = Interrupts::new()?;
         say!("{} Worker connected. Listening... (token: {kind})", tag::info());
-        let stopping = async {
-            interrupted.await;
-            say!("{} Stopping...", tag::warn());
-        };
-        Ok(worker.run_until(stopping).await?)
+        work(worker, interrupts).await
+    }
+}
+
+/// Works until the first signal, then until all is done, or until the second.
+async fn work(worker: Worker, mut interrupts: Interrupts) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let mut running = Box::pin(worker.run_until(stop.clone().cancelled_owned()));
+    tokio::select! {
+        ended = &mut running => return Ok(ended?),
+        () = interrupts.next() => {}
+    }
+    say!("{} Stopping...", tag::warn());
+    stop.cancel();
+    tokio::select! {
+        ended = &mut running => Ok(ended?),
+        () = interrupts.next() => {
+            // Programs are stopped and tasks given back in the background.
+            drop(running);
+            tokio::time::sleep(GIVE_BACK).await;
+            bail!("stopped before all programs had ended")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `codeq worker start`: claims tasks and does nothing with them, to see that they arrive.
 
-use super::{commands, interrupted};
+use super::{Interrupts, commands};
 use crate::client::{Api, Settings, path};
 use crate::{say, tag};
 use anyhow::bail;
@@ -70,13 +70,13 @@ impl Start {
             nack_delay: self.nack_delay,
             complained: Mutex::new(None),
         });
-        let interrupted = interrupted()?;
+        let mut interrupts = Interrupts::new()?;
         say!("{} Worker connected. Listening... (token: {kind})", tag::info());
         let mut lines = JoinSet::new();
         for _ in 0..self.concurrency.max(1) {
             lines.spawn(line.clone().run());
         }
-        interrupted.await;
+        interrupts.next().await;
         say!("{} Stopping...", tag::warn());
         // A claim that is cut off here goes back with a refund: the server sees us leave.
         lines.shutdown().await;
