@@ -4,6 +4,7 @@ mod abuse;
 mod artifacts;
 mod cli;
 mod contract;
+mod events;
 mod harness;
 mod operator;
 mod session;

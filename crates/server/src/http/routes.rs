@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::error::Error;
-use super::{Limits, admin, docs, health, produce, repair, search, subscribe, transfer, webhooks, work};
+use super::{
+    Limits, admin, docs, events, health, produce, repair, search, subscribe, transfer, webhooks, work,
+};
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
@@ -159,6 +161,7 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/tasks/{id}/artifacts/{name}", any(produce::artifact)),
         post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
         post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
+        get("/v1/codeq/events", any(events::listen)),
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),
         get("/v1/codeq/admin/queues/{command}", admin(admin::queue)),
