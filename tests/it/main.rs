@@ -2,6 +2,7 @@
 
 mod abuse;
 mod artifacts;
+mod cli;
 mod contract;
 mod events;
 mod harness;
