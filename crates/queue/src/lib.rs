@@ -7,12 +7,15 @@
 //! then [`store`] (what any storage has to promise).
 
 pub mod attempt;
+pub mod cause;
 pub mod create;
 pub mod delivery;
 pub mod event;
+pub mod filter;
 pub mod id;
 pub mod lease;
 pub mod limits;
+pub mod operation;
 pub mod queue;
 pub mod refusal;
 pub mod result;
@@ -27,8 +30,10 @@ pub use attempt::{Attempt, AttemptOutcome};
 pub use create::{Delay, NewTask};
 pub use delivery::{Delivery, DeliveryState};
 pub use event::{Event, Observer};
+pub use filter::{Filter, Listed, Page, Whereabouts};
 pub use id::TaskId;
 pub use lease::{Lease, Owner};
+pub use operation::{Operation, OperationKind, OperationState};
 pub use queue::{Commands, QueueKey, QueueStats};
 pub use refusal::{Failure, Refusal};
 pub use result::{Artifact, FailureReason, Outcome, ResultRecord, Status};

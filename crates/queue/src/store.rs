@@ -13,7 +13,9 @@ use crate::TaskId;
 use crate::attempt::Attempt;
 use crate::create::NewTask;
 use crate::delivery::{Delivery, DeliveryReport};
+use crate::filter::{Listed, Page};
 use crate::lease::Owner;
+use crate::operation::Operation;
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
 use crate::result::{Outcome, ResultRecord};
@@ -122,6 +124,29 @@ pub struct TaskRef {
     pub id: TaskId,
 }
 
+/// How far a ready task is from its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// Tasks of the same priority in front of it; `None` if they are too many to count.
+    pub ahead: Option<u64>,
+    /// Tasks of higher priority.
+    pub ahead_at_higher_priority: u64,
+}
+
+/// A task from elsewhere, with its result if it has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Import {
+    pub task: Task,
+    pub record: Option<ResultRecord>,
+}
+
+/// Callbacks in the outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OutboxCounts {
+    pub pending: u64,
+    pub failed: u64,
+}
+
 /// Why the store does not take writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
@@ -172,6 +197,23 @@ pub trait Store: Send + Sync {
     /// Counts of one queue; zeros if it is unknown.
     fn queue(&self, queue: QueueKey) -> Answer<QueueStats>;
 
+    /// Tasks that match, in the order of their creation. An item that is there throughout is on exactly one
+    /// page; one page examines a bounded number of records and may come short. Refuses a cursor that is not
+    /// one of its own.
+    fn list(&self, page: Page) -> Answer<Result<Listed, Refusal>>;
+    /// Where a ready task stands in its queue; `None` if it is not ready.
+    fn position(&self, task: TaskRef) -> Answer<Option<Position>>;
+    /// Stores each task under its own id, unless there is one with that id; whether it was stored. A task
+    /// that was running elsewhere is ready here.
+    fn import(&self, tasks: Vec<Import>) -> Answer<Items<bool>>;
+    /// Stores an operation of a version one above the stored one (1 if there is none). False if another
+    /// version is stored: someone else has changed it.
+    fn put_operation(&self, operation: Operation) -> Answer<bool>;
+    /// All of them, oldest first.
+    fn operations(&self) -> Answer<Vec<Operation>>;
+    /// Forgets one; repeating it is harmless.
+    fn remove_operation(&self, id: u128) -> Answer<()>;
+
     // Topics, subscriptions, callbacks.
 
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)>;
@@ -187,8 +229,16 @@ pub trait Store: Send + Sync {
     /// Takes up to `limit` due callbacks; each is due again after `hold` unless reported on.
     fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>>;
     fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>>;
-    /// Callbacks of a tenant in id order after `after`: pending ones, or failed ones.
-    fn deliveries(&self, tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Answer<Vec<Delivery>>;
+    /// Callbacks of all tenants.
+    fn outbox(&self) -> Answer<OutboxCounts>;
+    /// Callbacks of a tenant, or of all, in id order after `after`: pending ones, or failed ones.
+    fn deliveries(
+        &self,
+        tenant: Option<Arc<str>>,
+        failed: bool,
+        after: u128,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>>;
     /// Makes a failed callback due again, with its attempts counted anew.
     fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>>;
 

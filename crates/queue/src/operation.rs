@@ -1,0 +1,89 @@
+//! Bulk operations: work on many tasks that outlives the request, and the process.
+//!
+//! Before a step touches tasks its extent is stored, so that whoever goes on after a crash repeats exactly
+//! that step. Tasks that changed after the operation began are not its business: what it has touched is
+//! therefore never touched again.
+
+use crate::filter::Filter;
+use crate::time::Time;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperationKind {
+    Cancel,
+    Requeue,
+    Delete,
+}
+
+impl OperationKind {
+    pub const ALL: [OperationKind; 3] =
+        [OperationKind::Cancel, OperationKind::Requeue, OperationKind::Delete];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            OperationKind::Cancel => "cancel",
+            OperationKind::Requeue => "requeue",
+            OperationKind::Delete => "delete",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperationState {
+    Running,
+    Done,
+    Cancelled,
+    Failed,
+}
+
+impl OperationState {
+    pub const ALL: [OperationState; 4] =
+        [OperationState::Running, OperationState::Done, OperationState::Cancelled, OperationState::Failed];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            OperationState::Running => "running",
+            OperationState::Done => "done",
+            OperationState::Cancelled => "cancelled",
+            OperationState::Failed => "failed",
+        }
+    }
+}
+
+/// Tasks between two places of a listing that are being worked on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Where the listing goes on after the step; `None` if it ends there.
+    pub next: Option<String>,
+    /// Tasks that matched.
+    pub matched: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    pub id: u128,
+    /// `None` is every tenant.
+    pub tenant: Option<Arc<str>>,
+    pub kind: OperationKind,
+    pub filter: Filter,
+    /// For a requeue: the attempts that each task gets instead of its own.
+    pub max_attempts: Option<u32>,
+    /// Zero is as fast as it goes.
+    pub rate_per_second: u32,
+    pub state: OperationState,
+    pub matched: Option<u64>,
+    pub processed: u64,
+    pub failed: u64,
+    pub created_at: Time,
+    pub updated_at: Time,
+    pub error: Option<String>,
+    /// Where the listing stands.
+    pub cursor: Option<String>,
+    /// What is being worked on from there.
+    pub step: Option<Step>,
+    /// Raised by every change; a change of an older version is refused.
+    pub version: u64,
+    /// The process that works on it, and until when the others leave it alone.
+    pub holder: u128,
+    pub held_until: Time,
+}
