@@ -1,10 +1,11 @@
 //! Bulk operations: work on many tasks that outlives the request, and the process.
 //!
-//! Before a step touches tasks its extent is stored, so that whoever goes on after a crash repeats exactly
+//! Before a step touches tasks their ids are stored, so that whoever goes on after a crash repeats exactly
 //! that step. Tasks that changed after the operation began are not its business: what it has touched is
 //! therefore never touched again.
 
 use crate::filter::Filter;
+use crate::id::TaskId;
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -50,13 +51,13 @@ impl OperationState {
     }
 }
 
-/// Tasks between two places of a listing that are being worked on.
+/// Tasks that are being worked on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Where the listing goes on after the step; `None` if it ends there.
+    /// With their tenants.
+    pub tasks: Vec<(Arc<str>, TaskId)>,
+    /// Where the listing goes on after them; `None` if it ends there.
     pub next: Option<String>,
-    /// Tasks that matched.
-    pub matched: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,7 +80,7 @@ pub struct Operation {
     pub error: Option<String>,
     /// Where the listing stands.
     pub cursor: Option<String>,
-    /// What is being worked on from there.
+    /// What was found there and is being worked on.
     pub step: Option<Step>,
     /// Raised by every change; a change of an older version is refused.
     pub version: u64,

@@ -80,6 +80,22 @@ pub enum Refusal {
     TopicNotFound(String),
     #[error("deletionPolicy=Delete is required")]
     DeletionPolicyRequired,
+    #[error("invalid cursor")]
+    InvalidCursor,
+    #[error("{0}")]
+    InvalidFilter(String),
+    #[error("confirm=true is required")]
+    ConfirmRequired,
+    #[error("operation not found")]
+    OperationNotFound,
+    #[error("too many operations are running (max {0})")]
+    TooManyOperations(usize),
+    /// An import whose key names another task here.
+    #[error("idempotencyKey names another task")]
+    IdempotencyKeyTaken,
+    /// An import whose id this store cannot keep.
+    #[error("the id cannot be kept by this store")]
+    IdNotKept,
 }
 
 impl Refusal {
@@ -118,6 +134,13 @@ impl Refusal {
             Refusal::InvalidBefore => "invalid_before",
             Refusal::TopicNotFound(_) => "topic_not_found",
             Refusal::DeletionPolicyRequired => "deletion_policy_required",
+            Refusal::InvalidCursor => "invalid_cursor",
+            Refusal::InvalidFilter(_) => "invalid_filter",
+            Refusal::ConfirmRequired => "confirm_required",
+            Refusal::OperationNotFound => "operation_not_found",
+            Refusal::TooManyOperations(_) => "too_many_operations",
+            Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
+            Refusal::IdNotKept => "id_not_kept",
         }
     }
 }
@@ -191,6 +214,13 @@ mod tests {
             Refusal::InvalidBefore,
             Refusal::TopicNotFound("acme.orders".into()),
             Refusal::DeletionPolicyRequired,
+            Refusal::InvalidCursor,
+            Refusal::InvalidFilter("unknown status \"GONE\"".into()),
+            Refusal::ConfirmRequired,
+            Refusal::OperationNotFound,
+            Refusal::TooManyOperations(16),
+            Refusal::IdempotencyKeyTaken,
+            Refusal::IdNotKept,
         ]
     }
 

@@ -3,13 +3,14 @@
 use codeq_queue::create::NewTask;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Items, Nack, ResultLookup, Returned, Submit, TaskRef,
-    Wait,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, Time,
+    Attempt, Delivery, Failure, Listed, Operation, Page, QueueKey, QueueStats, Refusal, ResultRecord, Store,
+    Task, Time,
 };
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Rules, SystemClock};
@@ -94,6 +95,12 @@ switched! {
     fn resume(queue: QueueKey) -> QueueStats;
     fn queues(tenant: Option<Arc<str>>) -> Vec<QueueStats>;
     fn queue(queue: QueueKey) -> QueueStats;
+    fn list(page: Page) -> Result<Listed, Refusal>;
+    fn position(task: TaskRef) -> Option<Position>;
+    fn import(tasks: Vec<Import>) -> Items<bool>;
+    fn put_operation(operation: Operation) -> bool;
+    fn operations() -> Vec<Operation>;
+    fn remove_operation(id: u128) -> ();
     fn put_topic(tenant: Arc<str>, name: String, policy: Policy) -> (Topic, TopicPut);
     fn topic(tenant: Arc<str>, name: String) -> Option<Topic>;
     fn delete_topic(tenant: Arc<str>, name: String) -> bool;
@@ -103,6 +110,7 @@ switched! {
     fn expire_subscriptions() -> u64;
     fn take_deliveries(limit: usize, hold: Duration) -> Vec<Delivery>;
     fn report_delivery(id: u128, report: DeliveryReport) -> Result<(), Refusal>;
-    fn deliveries(tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Vec<Delivery>;
+    fn outbox() -> OutboxCounts;
+    fn deliveries(tenant: Option<Arc<str>>, failed: bool, after: u128, limit: usize) -> Vec<Delivery>;
     fn redeliver(tenant: Arc<str>, id: u128) -> Result<Delivery, Refusal>;
 }

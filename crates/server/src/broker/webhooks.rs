@@ -20,10 +20,11 @@ pub struct Nudges {
     redelivered: Notify,
 }
 
-/// Which deliveries of a tenant to list.
+/// Which deliveries to list.
 #[derive(Clone, Debug)]
 pub struct DeliveryFilter {
-    pub tenant: Arc<str>,
+    /// `None` is every tenant.
+    pub tenant: Option<Arc<str>>,
     pub is_failed: bool,
     /// `Some(None)`: of a task that cannot exist.
     pub task: Option<Option<TaskId>>,

@@ -151,14 +151,18 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::DeliveryNotFound
         | Refusal::ResultNotFound
         | Refusal::ArtifactNotFound
+        | Refusal::OperationNotFound
         | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
         Refusal::Cancelled
         | Refusal::LeaseLost
         | Refusal::NotInProgress
         | Refusal::AlreadyTerminal
+        | Refusal::IdempotencyKeyTaken
+        | Refusal::IdNotKept
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
         Refusal::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::TooManyOperations(_) => StatusCode::TOO_MANY_REQUESTS,
         Refusal::InvalidTopic { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::InvalidBody
         | Refusal::InvalidCommand
@@ -179,6 +183,9 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::CountTooLarge(_)
         | Refusal::WorkerIdRequired
         | Refusal::InvalidBefore
+        | Refusal::InvalidCursor
+        | Refusal::InvalidFilter(_)
+        | Refusal::ConfirmRequired
         | Refusal::DeletionPolicyRequired => StatusCode::BAD_REQUEST,
     }
 }

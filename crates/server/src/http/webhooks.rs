@@ -26,7 +26,7 @@ pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
     };
     let task = call.query("taskId").filter(|id| !id.is_empty());
     let filter = DeliveryFilter {
-        tenant: scope(&call, &admin)?.unwrap_or(admin.0.tenant.clone()),
+        tenant: scope(&call, &admin)?,
         is_failed,
         task: task.map(|id| TaskId::parse(&id)),
         after: cursor(call.query("cursor").as_deref())?,

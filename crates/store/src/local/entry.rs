@@ -5,7 +5,7 @@
 
 use super::codec::{Corrupt, Reader, Writer};
 use super::parts;
-use super::records::{Final, IdemKey};
+use super::records::{Detail, Final, IdemKey, Sketch};
 use codeq_queue::{
     AttemptOutcome, Body, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State, Time,
 };
@@ -88,6 +88,16 @@ pub enum Entry {
     DeliveryDone {
         id: u128,
     },
+    Imported(Box<Imported>),
+}
+
+/// A task that came from elsewhere, with its history left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    pub at: Time,
+    pub sketch: Sketch,
+    /// The result and when it goes, if the task had ended.
+    pub end: Option<(Arc<ResultRecord>, Time)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -181,6 +191,7 @@ impl Entry {
                 w.byte(12);
                 w.wide(*id);
             }
+            Entry::Imported(imported) => imported.write(w),
         }
     }
 
@@ -237,6 +248,7 @@ impl Entry {
                 error: r.optional_shared()?,
             },
             12 => Entry::DeliveryDone { id: r.wide()? },
+            13 => Entry::Imported(Box::new(Imported::read(r)?)),
             _ => return Err(Corrupt("unknown entry")),
         })
     }
@@ -264,6 +276,52 @@ impl Ended {
             expires: r.time()?,
             delivery: r.option(parts::read_delivery)?.map(Arc::new),
         })
+    }
+}
+
+impl Imported {
+    fn write(&self, w: &mut Writer) {
+        let sketch = &self.sketch;
+        head(w, 13, sketch.no, self.at);
+        w.fixed(sketch.tail);
+        w.time(sketch.created_at);
+        w.time(sketch.updated_at);
+        w.byte(sketch.priority);
+        w.number(u64::from(sketch.attempts));
+        w.number(u64::from(sketch.refunds));
+        w.number(u64::from(sketch.max_attempts));
+        parts::write_state(w, &sketch.state);
+        parts::write_body(w, sketch.detail.body.as_deref().expect("an imported task has its body"));
+        w.optional_text(sketch.detail.error.as_deref());
+        w.option(self.end.as_ref(), |w, (record, expires)| {
+            parts::write_record(w, record);
+            w.time(*expires);
+        });
+    }
+
+    fn read(r: &mut Reader) -> Result<Imported, Corrupt> {
+        let (no, at) = (r.number()?, r.time()?);
+        let tail = r.fixed()?;
+        let (created_at, updated_at) = (r.time()?, r.time()?);
+        let priority = r.byte()?;
+        let (attempts, refunds, max_attempts) = (r.small()?, r.small()?, r.small()?);
+        let state = parts::read_state(r)?;
+        let body = Some(Arc::new(parts::read_body(r)?));
+        let detail = Detail { body, error: r.optional_shared()?, history: Vec::new(), is_whole: true };
+        let end = r.option(|r| Ok((Arc::new(parts::read_record(r)?), r.time()?)))?;
+        let sketch = Sketch {
+            no,
+            tail,
+            priority,
+            state,
+            attempts,
+            refunds,
+            max_attempts,
+            created_at,
+            updated_at,
+            detail,
+        };
+        Ok(Imported { at, sketch, end })
     }
 }
 

@@ -4,6 +4,7 @@ use super::commit::Committer;
 use super::feeder::Trough;
 use super::inbox::{Job, Lane};
 use super::journal::Journal;
+use super::readers::Readers;
 use super::shard::{Links, Reply, Turn};
 use super::threads::Threads;
 use codeq_queue::Failure;
@@ -76,9 +77,25 @@ impl ShardHandle {
         &self,
         read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
+        self.read_by(&self.links.readers, read).await
+    }
+
+    /// Runs `read` on the thread for readings that take their time.
+    pub async fn search<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.read_by(&self.links.searchers, read).await
+    }
+
+    async fn read_by<T: Send + 'static>(
+        &self,
+        readers: &Readers,
+        read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let (reply, answer) = oneshot::channel();
         let links = self.links.clone();
-        self.links.readers.submit(move || {
+        readers.submit(move || {
             let _ = reply.send(read(&links));
         });
         answer.await.unwrap_or_else(|_| Err(self.failure()))

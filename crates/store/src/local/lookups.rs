@@ -6,9 +6,9 @@
 use super::handle::ShardHandle;
 use super::inbox::Lane;
 use super::records::Final;
-use super::shard::{KeyedTask, Links, Named, Reply, Turn};
+use super::shard::{Arrival, KeyedTask, Links, Named, Reply, Turn};
 use super::tree::Space;
-use codeq_queue::store::{Created, Items, TaskRef};
+use codeq_queue::store::{Created, Import, Items, TaskRef};
 use codeq_queue::{Failure, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,6 +79,42 @@ pub async fn act_on_named<T: Send + 'static>(
             return Ok(done);
         }
     }
+}
+
+/// What the tree has under the ids and keys of tasks from elsewhere.
+fn look_up_arrivals(links: &Links, imports: Vec<Import>) -> Result<(Vec<Arrival>, u64), Failure> {
+    let generation = links.generation.load(Ordering::Acquire);
+    let library = &links.library;
+    let arrivals = imports.into_iter().map(|import| {
+        let (no, _) = library.ids.decode(&import.task.id);
+        let last = library.last(no, Time::ZERO)?.map(Arc::new);
+        let mut arrival = Arrival { import, last, prior: None };
+        arrival.prior = match arrival.key() {
+            Some(key) => library.keyed(&key, Time::ZERO)?,
+            None => None,
+        };
+        Ok(arrival)
+    });
+    Ok((arrivals.collect::<Result<_, Failure>>()?, generation))
+}
+
+pub async fn import_on(shard: Arc<ShardHandle>, imports: Vec<Import>) -> Result<Items<bool>, Failure> {
+    shard.room().await;
+    let _ = shard.trough.flush().await;
+    let bytes = imports.iter().map(import_bytes).sum();
+    loop {
+        let asked = imports.clone();
+        let (arrivals, generation) = shard.read(move |links| look_up_arrivals(links, asked)).await?;
+        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.import(arrivals, generation, reply);
+        if let Some(done) = shard.ask(Lane::Create, bytes, act).await? {
+            return Ok(done);
+        }
+    }
+}
+
+fn import_bytes(import: &Import) -> usize {
+    let result = import.record.as_ref().and_then(|record| record.result.as_ref());
+    import.task.body.bytes() + 512 + result.map_or(0, |text| text.len())
 }
 
 /// Finished tasks of a tenant that are still there at `now` and whose retention ends at or before `before`.

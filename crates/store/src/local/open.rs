@@ -198,13 +198,15 @@ fn is_unused(path: &Path) -> io::Result<bool> {
 /// Recovers every shard and starts its threads.
 pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, OpenError> {
     let Parts { shards, manifest, lock } = parts;
-    let readers = Readers::start(2).map_err(at(Path::new("threads")))?;
-    let readers = Arc::new(readers);
+    let threads = || at(Path::new("threads"));
+    let readers = Arc::new(Readers::start("read", 2, 0).map_err(threads())?);
+    // One page at a time, behind everyone who answers a caller.
+    let searchers = Arc::new(Readers::start("search", 1, 5).map_err(threads())?);
     let mut handles = Vec::new();
     for (index, part) in (0..).zip(shards) {
-        handles.push(start(&options, &manifest, index, part, &readers)?);
+        handles.push(start(&options, &manifest, index, part, (&readers, &searchers))?);
     }
-    Ok(Arc::new(LocalStore::new(handles, readers, lock)))
+    Ok(Arc::new(LocalStore::new(handles, [readers, searchers], lock)))
 }
 
 fn start(
@@ -212,7 +214,7 @@ fn start(
     manifest: &Manifest,
     index: u32,
     part: ShardParts,
-    readers: &Arc<Readers>,
+    (readers, searchers): (&Arc<Readers>, &Arc<Readers>),
 ) -> Result<ShardHandle, OpenError> {
     let ids = IdKey::new(manifest.id_key);
     let seed = rand::random();
@@ -227,6 +229,7 @@ fn start(
     let links = Arc::new(Links {
         inbox: Arc::new(Inbox::new()),
         readers: readers.clone(),
+        searchers: searchers.clone(),
         library,
         generation: shard.generation.clone(),
         unsettled_bytes: shard.unsettled_bytes.clone(),

@@ -18,13 +18,17 @@ pub struct Readers {
 }
 
 impl Readers {
-    pub fn start(count: usize) -> std::io::Result<Readers> {
+    /// `name` tells the threads apart; `nice` is how far they step back behind others.
+    pub fn start(name: &str, count: usize, nice: i32) -> std::io::Result<Readers> {
         let line = Arc::new((Mutex::new(Line::default()), Condvar::new()));
         let mut threads = Vec::new();
         for number in 0..count {
             let line = line.clone();
-            let thread = std::thread::Builder::new().name(format!("codeq-read-{number}"));
-            threads.push(thread.spawn(move || read_on(&line))?);
+            let thread = std::thread::Builder::new().name(format!("codeq-{name}-{number}"));
+            threads.push(thread.spawn(move || {
+                let _ = rustix::process::nice(nice);
+                read_on(&line);
+            })?);
         }
         Ok(Readers { line, threads: Mutex::new(threads) })
     }

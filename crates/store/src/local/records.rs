@@ -228,6 +228,20 @@ impl Final {
         Some(bytes)
     }
 
+    /// The state alone, without reading the rest.
+    pub fn read_state(bytes: &[u8]) -> Result<State, Corrupt> {
+        let r = &mut Reader(bytes);
+        r.fixed()?;
+        for _ in 0..3 {
+            r.time()?;
+        }
+        r.byte()?;
+        for _ in 0..3 {
+            r.small()?;
+        }
+        parts::read_state(r)
+    }
+
     pub fn read(no: u64, bytes: &[u8]) -> Result<Final, Corrupt> {
         let r = &mut Reader(bytes);
         let tail = r.fixed()?;
@@ -272,6 +286,9 @@ pub fn no_key(no: u64) -> [u8; 8] {
 pub const TOPIC: u8 = b't';
 pub const SUBSCRIPTION: u8 = b's';
 pub const DELIVERY: u8 = b'd';
+pub const OPERATION: u8 = b'o';
+/// There once for all: some tasks have numbers that this shard did not give out.
+pub const IMPORTED: u8 = b'i';
 /// (expiry, number) of dead letters that have one.
 pub const DEAD_EXPIRY: u8 = b'x';
 

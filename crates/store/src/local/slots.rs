@@ -236,6 +236,11 @@ impl Slots {
         (next != NIL).then_some(next)
     }
 
+    pub fn prev(&self, id: SlotId) -> Option<SlotId> {
+        let prev = self.at(id).prev;
+        (prev != NIL).then_some(prev)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (SlotId, &Slot)> {
         let slots = self.chunks.iter().flatten().enumerate();
         slots.filter(|(_, slot)| slot.no != 0).map(|(index, slot)| (index as SlotId, slot))

@@ -2,20 +2,22 @@
 
 use super::handle::ShardHandle;
 use super::inbox::Lane;
-use super::lookups::{act_on_named, cleanup_on, create_on};
+use super::listing;
+use super::lookups::{act_on_named, cleanup_on, create_on, import_on};
 use super::readers::Readers;
 use super::records::{Sketch, idem_key};
 use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
 use super::shard::{KeyedTask, Reply, Turn};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Items, Nack, ResultLookup, Returned, Submit, TaskRef,
-    Wait,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, NewTask, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, Time,
+    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
+    ResultRecord, Store, Task, Time,
 };
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,14 +30,18 @@ const PIECE_BYTES: usize = 1 << 20;
 
 pub struct LocalStore {
     shards: Shards,
-    readers: Arc<Readers>,
+    readers: [Arc<Readers>; 2],
     tokens: AtomicU64,
     is_closed: AtomicBool,
     lock: Mutex<Option<File>>,
 }
 
 impl LocalStore {
-    pub(super) fn new(shards: Vec<ShardHandle>, readers: Arc<Readers>, lock: Option<File>) -> LocalStore {
+    pub(super) fn new(
+        shards: Vec<ShardHandle>,
+        readers: [Arc<Readers>; 2],
+        lock: Option<File>,
+    ) -> LocalStore {
         LocalStore {
             shards: shards.into_iter().map(Arc::new).collect(),
             readers,
@@ -97,7 +103,7 @@ impl LocalStore {
         for shard in self.shards.iter() {
             shard.close();
         }
-        self.readers.close();
+        self.readers.iter().for_each(|readers| readers.close());
         for shard in self.shards.iter() {
             shard.links.library.tree.close();
         }
@@ -289,6 +295,33 @@ impl Store for LocalStore {
         self.on(queue.shard(self.count()), move |turn, reply| turn.queue(&queue, reply))
     }
 
+    fn list(&self, page: Page) -> Answer<Result<Listed, Refusal>> {
+        let shards = self.shards.clone();
+        Box::pin(async move { listing::list(&shards, page).await })
+    }
+
+    fn position(&self, task: TaskRef) -> Answer<Option<Position>> {
+        self.on(task.id.shard(self.count()), move |turn, reply| turn.position(&task, reply))
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Answer<Items<bool>> {
+        let count = self.count();
+        let ask = |shard, share| -> Answer<Items<bool>> { Box::pin(import_on(shard, share)) };
+        scatter(&self.shards, tasks, move |import: &Import| import.task.id.shard(count), ask)
+    }
+
+    fn put_operation(&self, operation: Operation) -> Answer<bool> {
+        self.on(0, move |turn, reply| turn.put_operation(operation, reply))
+    }
+
+    fn operations(&self) -> Answer<Vec<Operation>> {
+        self.on(0, |turn, reply| turn.operations(reply))
+    }
+
+    fn remove_operation(&self, id: u128) -> Answer<()> {
+        self.on(0, move |turn, reply| turn.remove_operation(id, reply))
+    }
+
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
         self.on(0, move |turn, reply| turn.put_topic(&tenant, &name, policy, reply))
     }
@@ -337,13 +370,33 @@ impl Store for LocalStore {
         self.on(self.delivery_shard(id), move |turn, reply| turn.report_delivery(id, report, reply))
     }
 
-    fn deliveries(&self, tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Answer<Vec<Delivery>> {
+    fn outbox(&self) -> Answer<OutboxCounts> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<OutboxCounts> {
+                Box::pin(async move { shard.ask(Lane::Other, 0, |turn, reply| turn.outbox(reply)).await })
+            };
+            let counts = each_shard(&shards, ask).await?.into_iter();
+            Ok(counts.fold(OutboxCounts::default(), |sum, count| OutboxCounts {
+                pending: sum.pending + count.pending,
+                failed: sum.failed + count.failed,
+            }))
+        })
+    }
+
+    fn deliveries(
+        &self,
+        tenant: Option<Arc<str>>,
+        failed: bool,
+        after: u128,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
         let shards = self.shards.clone();
         Box::pin(async move {
             let ask = |shard: Arc<ShardHandle>| -> Answer<Vec<Delivery>> {
                 let tenant = tenant.clone();
                 let act = move |turn: &mut Turn<'_>, reply: Reply<_>| {
-                    turn.deliveries(&tenant, failed, after, limit, reply);
+                    turn.deliveries(tenant.as_ref(), failed, after, limit, reply);
                 };
                 Box::pin(async move { shard.ask(Lane::Other, 0, act).await })
             };

@@ -5,7 +5,7 @@
 //! hook sees every step and may copy the tree there, wait, or refuse to go on.
 
 use crate::local::tree::memory::MemoryTree;
-use crate::local::tree::{Batch, Change, Space, Tree, TreeError, Visit};
+use crate::local::tree::{Batch, Change, Space, Tree, TreeError, View, Visit};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,6 +79,10 @@ impl LossyTree {
 }
 
 impl Tree for LossyTree {
+    fn view(&self) -> Result<Box<dyn View>, TreeError> {
+        self.0.rows.view()
+    }
+
     fn applied(&self) -> u64 {
         self.0.rows.applied()
     }

@@ -175,7 +175,7 @@ impl Part<'_> {
     }
 
     async fn delivery(&self, kind: &str, failed: bool) -> Option<Delivery> {
-        let all = self.store.deliveries("acme".into(), failed, 0, 100).await.unwrap();
+        let all = self.store.deliveries(Some("acme".into()), failed, 0, 100).await.unwrap();
         all.into_iter().find(|delivery| delivery.task_id == self.named(kind).id)
     }
 

@@ -86,6 +86,10 @@ impl Shard {
                 self.outbox.remove(id);
                 self.changes.push(Change::Record { key: records::delivery_key(id), value: None });
             }
+            Entry::Imported(imported) => {
+                self.saw(imported.at);
+                self.apply_import(*imported)?;
+            }
         }
         Ok(())
     }
@@ -95,7 +99,7 @@ impl Shard {
     }
 
     /// Puts a live task into memory and into the index that its state names.
-    fn admit(&mut self, no: u64, seed: &Seed, detail: Detail) -> SlotId {
+    pub(super) fn admit(&mut self, no: u64, seed: &Seed, detail: Detail) -> SlotId {
         let slot_id = self.place(no, seed);
         let bytes = seed.body.bytes();
         self.unsettled(no, bytes);

@@ -8,6 +8,8 @@
 //! names. `apply` is the only place that moves it.
 
 mod apply;
+mod import;
+mod inspect;
 mod operate;
 mod outbox;
 mod produce;
@@ -19,6 +21,7 @@ mod waiting;
 mod witness;
 mod work;
 
+pub use import::Arrival;
 pub use operate::Named;
 pub use outbox::Outbox;
 pub use produce::KeyedTask;
@@ -35,7 +38,7 @@ use super::slots::{SlotId, Slots};
 use crate::rules::Rules;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{QueueKey, State, Time};
+use codeq_queue::{Operation, QueueKey, State, Time};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -72,6 +75,9 @@ pub struct Shard {
     pub topics: BTreeMap<(Arc<str>, Box<str>), Topic>,
     /// With the order of their making.
     pub subscriptions: BTreeMap<u128, (u64, Subscription)>,
+    pub operations: BTreeMap<u128, Operation>,
+    /// Numbers that this shard did not give out may be in the tree.
+    pub has_imports: bool,
     pub waiting: Waiting,
     /// The position that the open group will get.
     pub position: u64,
@@ -111,6 +117,8 @@ impl Shard {
             outbox: Outbox::default(),
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            has_imports: false,
             waiting: Waiting::default(),
             position: 1,
             changes: Vec::new(),

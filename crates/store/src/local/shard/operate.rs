@@ -5,6 +5,7 @@ use super::turn::{Reply, Turn};
 use super::{Recent, Shard};
 use crate::local::catalogue::{self, subscription_key, topic_key};
 use crate::local::entry::Entry;
+use crate::local::operations;
 use crate::local::records::{self, Final};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{Items, TaskRef};
@@ -317,14 +318,15 @@ impl Turn<'_> {
 
     pub fn deliveries(
         &mut self,
-        tenant: &Arc<str>,
+        tenant: Option<&Arc<str>>,
         failed: bool,
         after: u128,
         limit: usize,
         reply: Reply<Vec<Delivery>>,
     ) {
         let wanted = self.shard.outbox.after(after).filter(|delivery| {
-            delivery.tenant == *tenant && matches!(delivery.state, DeliveryState::Failed { .. }) == failed
+            tenant.is_none_or(|tenant| delivery.tenant == *tenant)
+                && matches!(delivery.state, DeliveryState::Failed { .. }) == failed
         });
         let found = wanted.take(limit).map(|delivery| (**delivery).clone()).collect();
         self.answer(reply, found);
@@ -405,6 +407,15 @@ impl Shard {
                     key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;
                 self.subscriptions.remove(&u128::from_be_bytes(id));
             }
+            (Some(records::OPERATION), Some(value)) => {
+                let operation = operations::read(value).map_err(|_| "an operation that cannot be read")?;
+                self.operations.insert(operation.id, operation);
+            }
+            (Some(records::OPERATION), None) => {
+                let id = key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("an operation without id")?;
+                self.operations.remove(&u128::from_be_bytes(id));
+            }
+            (Some(records::IMPORTED), _) => self.has_imports = true,
             _ => return Err("a record of an unknown kind"),
         }
         Ok(())

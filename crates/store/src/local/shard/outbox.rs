@@ -6,6 +6,7 @@ use crate::local::change::Change;
 use crate::local::codec::Writer;
 use crate::local::parts;
 use crate::local::records::delivery_key;
+use codeq_queue::store::OutboxCounts;
 use codeq_queue::{Delivery, DeliveryState, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +45,10 @@ impl Outbox {
             DeliveryState::Pending { due } => self.due.remove(&(due, delivery.id)),
             DeliveryState::Failed { at } => self.failed.remove(&(at, delivery.id)),
         };
+    }
+
+    pub fn counts(&self) -> OutboxCounts {
+        OutboxCounts { pending: self.due.len() as u64, failed: self.failed.len() as u64 }
     }
 
     pub fn get(&self, id: u128) -> Option<&Arc<Delivery>> {

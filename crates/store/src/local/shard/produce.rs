@@ -76,7 +76,7 @@ impl Shard {
             }
             Some(Recent::Gone { .. }) => Located::Nowhere,
             // Numbers above the last one given out belong to no one.
-            None if no >= self.counters.next_no => Located::Nowhere,
+            None if no >= self.counters.next_no && !self.has_imports => Located::Nowhere,
             None => Located::Tree { tenant: tenant.into(), id: *id },
         }
     }

@@ -43,6 +43,8 @@ impl Group {
 pub struct Links {
     pub inbox: Arc<Inbox>,
     pub readers: Arc<Readers>,
+    /// For readings that take their time.
+    pub searchers: Arc<Readers>,
     pub library: Library,
     /// The shard's; see there.
     pub generation: Arc<AtomicU64>,

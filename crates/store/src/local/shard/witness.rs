@@ -66,6 +66,14 @@ impl Shard {
                     what: What::Reopened,
                 })
             }
+            Entry::Imported(imported) if imported.end.is_none() => {
+                let sketch = &imported.sketch;
+                let body = sketch.detail.body.as_ref()?;
+                let queue = self.queues.intern(&body.tenant, &body.command);
+                let task = Some(self.ids.encode(sketch.no, sketch.tail));
+                let ready = self.queues.at(queue).ready;
+                Some(Witness { at: imported.at, queue, ready, task, what: What::Created })
+            }
             Entry::Paused { queue, is_paused } => {
                 let queue = self.queues.intern(&queue.tenant, &queue.command);
                 let what = if *is_paused { What::Paused } else { What::Resumed };
@@ -76,7 +84,8 @@ impl Shard {
             | Entry::Removed { .. }
             | Entry::Record { .. }
             | Entry::DeliveryMoved { .. }
-            | Entry::DeliveryDone { .. } => None,
+            | Entry::DeliveryDone { .. }
+            | Entry::Imported(_) => None,
         }
     }
 

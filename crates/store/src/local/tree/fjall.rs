@@ -9,8 +9,8 @@
 
 mod database;
 
-use super::{Batch, Space, Tree, TreeError, Visit, disk_bytes};
-use ::fjall::{Error, Guard, Iter, LsmError};
+use super::{Batch, Numbered, See, Space, Tree, TreeError, View, Visit, disk_bytes, merge, number};
+use ::fjall::{Error, Guard, Iter, LsmError, Readable, Slice, Snapshot};
 use database::{Db, MEMTABLES_BYTES};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -135,11 +135,8 @@ impl FjallTree {
 
     fn explain(&self, error: Error) -> TreeError {
         match error {
-            Error::Io(cause) | Error::Storage(LsmError::Io(cause)) => TreeError::Io(cause),
             Error::Poisoned => TreeError::Io(self.guess()),
-            Error::Locked => TreeError::Io(io::ErrorKind::WouldBlock.into()),
-            Error::KeyspaceDeleted => TreeError::Closed,
-            other => TreeError::Damaged(other.to_string()),
+            other => explain(other),
         }
     }
 
@@ -174,7 +171,57 @@ impl FjallTree {
     }
 }
 
+fn explain(error: Error) -> TreeError {
+    match error {
+        Error::Io(cause) | Error::Storage(LsmError::Io(cause)) => TreeError::Io(cause),
+        Error::Locked => TreeError::Io(io::ErrorKind::WouldBlock.into()),
+        Error::KeyspaceDeleted => TreeError::Closed,
+        other => TreeError::Damaged(other.to_string()),
+    }
+}
+
+/// Holds the database, so that a reopening meanwhile does not clear away files that are still read.
+struct FjallView {
+    db: Arc<Db>,
+    rows: Snapshot,
+}
+
+impl View for FjallView {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
+        let Some(space) = self.db.space(space) else { return Ok(None) };
+        Ok(self.rows.get(&space, key).map_err(explain)?.map(|value| value.to_vec()))
+    }
+
+    fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError> {
+        let from = from.to_be_bytes();
+        let known = spaces.iter().filter_map(|space| Some((*space, self.db.space(*space)?)));
+        let rows = known.map(|(space, known)| {
+            let rows: Numbered<'_, Slice> = match is_downward {
+                false => Box::new(self.rows.range(&known, &from[..]..).map(numbered)),
+                true => Box::new(self.rows.range(&known, ..=&from[..]).rev().map(numbered)),
+            };
+            (space, rows)
+        });
+        merge(rows.collect(), is_downward, see)
+    }
+
+    fn buckets(&self) -> Vec<i64> {
+        self.db.buckets().into_iter().collect()
+    }
+}
+
+fn numbered(row: Guard) -> Result<(u64, Slice), TreeError> {
+    let (key, value) = row.into_inner().map_err(explain)?;
+    Ok((number(&key)?, value))
+}
+
 impl Tree for FjallTree {
+    fn view(&self) -> Result<Box<dyn View>, TreeError> {
+        let db = self.db()?;
+        let rows = db.snapshot();
+        Ok(Box::new(FjallView { db, rows }))
+    }
+
     fn applied(&self) -> u64 {
         self.applied.load(Ordering::Acquire)
     }

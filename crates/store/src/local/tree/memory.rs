@@ -3,7 +3,7 @@
 //! It keeps the contract of the durable tree except durability. A scan works on the map it found when it
 //! began; a commit during the scan pays for a copy of that space.
 
-use super::{Batch, Space, Tree, TreeError, Visit};
+use super::{Batch, Numbered, See, Space, Tree, TreeError, View, Visit, merge, number};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -52,7 +52,46 @@ fn range<'a>(
     Some(rows.range::<[u8], _>(bounds))
 }
 
+/// The maps of one instant.
+struct MemoryView(BTreeMap<Space, Arc<Rows>>);
+
+impl View for MemoryView {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
+        Ok(self.0.get(&space).and_then(|rows| rows.get(key).cloned()))
+    }
+
+    fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError> {
+        let from = from.to_be_bytes();
+        let rows = spaces.iter().filter_map(|space| Some((*space, self.0.get(space)?)));
+        let rows = rows.map(|(space, rows)| {
+            let rows: Numbered<'_, &Vec<u8>> = match is_downward {
+                false => Box::new(
+                    rows.range::<[u8], _>((Bound::Included(&from[..]), Bound::Unbounded)).map(numbered),
+                ),
+                true => Box::new(
+                    rows.range::<[u8], _>((Bound::Unbounded, Bound::Included(&from[..]))).rev().map(numbered),
+                ),
+            };
+            (space, rows)
+        });
+        merge(rows.collect(), is_downward, see)
+    }
+
+    fn buckets(&self) -> Vec<i64> {
+        let ends: BTreeSet<i64> = self.0.keys().filter_map(|space| space.bucket()).collect();
+        ends.into_iter().collect()
+    }
+}
+
+fn numbered<'a>((key, row): (&Vec<u8>, &'a Vec<u8>)) -> Result<(u64, &'a Vec<u8>), TreeError> {
+    Ok((number(key)?, row))
+}
+
 impl Tree for MemoryTree {
+    fn view(&self) -> Result<Box<dyn View>, TreeError> {
+        Ok(Box::new(MemoryView(self.read().spaces.clone())))
+    }
+
     fn applied(&self) -> u64 {
         self.read().applied
     }

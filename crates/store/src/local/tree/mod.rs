@@ -13,7 +13,8 @@ pub mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -115,7 +116,24 @@ impl TreeError {
 /// Sees one row of a scan; returns false to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
+/// Sees one numbered row of a walk; returns false to stop.
+pub type See<'a> = &'a mut dyn FnMut(Space, u64, &[u8]) -> bool;
+
+/// The rows of one instant. Of a batch that was being written it may show the history rows alone.
+pub trait View: Send {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError>;
+
+    /// Visits the rows of spaces whose keys are numbers, in the order of the numbers from `from` on, upwards
+    /// or downwards; of equal numbers in the order of `spaces`.
+    fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError>;
+
+    /// The buckets that hold history, ascending.
+    fn buckets(&self) -> Vec<i64>;
+}
+
 pub trait Tree: Send + Sync {
+    fn view(&self) -> Result<Box<dyn View>, TreeError>;
+
     /// Journal position whose effects are all in the tree and durable (0 for a new one).
     fn applied(&self) -> u64;
 
@@ -150,6 +168,45 @@ pub trait Tree: Send + Sync {
 
     /// Reads every row, checksums included, and counts them per space.
     fn check(&self) -> Result<Vec<(Space, u64)>, TreeError>;
+}
+
+/// Rows of a space, by number in the order of a walk.
+type Numbered<'a, V> = Box<dyn Iterator<Item = Result<(u64, V), TreeError>> + 'a>;
+
+/// Walks several spaces at once.
+fn merge<V: AsRef<[u8]>>(
+    mut spaces: Vec<(Space, Numbered<'_, V>)>,
+    is_downward: bool,
+    see: See,
+) -> Result<(), TreeError> {
+    let rank = |no: u64| Reverse(if is_downward { !no } else { no });
+    let mut heads: Vec<Option<V>> = Vec::with_capacity(spaces.len());
+    let mut order = BinaryHeap::with_capacity(spaces.len());
+    for (index, (_, rows)) in spaces.iter_mut().enumerate() {
+        let head = rows.next().transpose()?;
+        order.extend(head.as_ref().map(|(no, _)| (rank(*no), Reverse(index))));
+        heads.push(head.map(|(_, row)| row));
+    }
+    while let Some((Reverse(rank_of), Reverse(index))) = order.pop() {
+        let no = if is_downward { !rank_of } else { rank_of };
+        let (space, rows) = &mut spaces[index];
+        let row = heads[index].take().expect("whoever is in line has a row");
+        if !see(*space, no, row.as_ref()) {
+            break;
+        }
+        if let Some((no, row)) = rows.next().transpose()? {
+            order.push((rank(no), Reverse(index)));
+            heads[index] = Some(row);
+        }
+    }
+    Ok(())
+}
+
+/// The number that a key is, in a space of numbered rows.
+fn number(key: &[u8]) -> Result<u64, TreeError> {
+    key.try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| TreeError::Damaged("a key that is not a number".into()))
 }
 
 type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;

@@ -23,6 +23,9 @@ pub mod creating;
 pub mod expiry;
 pub mod guards;
 pub mod idempotency;
+pub mod importing;
+pub mod listing;
+pub mod operations;
 pub mod operators;
 pub mod order;
 pub mod outbox;
@@ -145,6 +148,27 @@ macro_rules! exam {
                 a_key_is_freed_when_the_retention_of_its_task_ends,
                 a_dead_letter_keeps_its_key_until_it_is_removed,
                 a_cancelled_task_keeps_its_key_and_cleanup_frees_it,
+            }
+            listing {
+                a_listing_shows_every_task_of_the_tenant_as_it_is,
+                a_listing_runs_from_the_oldest_or_from_the_newest,
+                a_listing_of_all_tenants_names_them,
+                a_filter_finds_what_it_says,
+                pages_have_every_task_exactly_once_while_tasks_move,
+                a_cursor_of_another_kind_is_refused,
+                a_large_payload_is_listed_exactly,
+                what_is_over_is_not_listed,
+                a_ready_task_knows_who_is_ahead,
+            }
+            importing {
+                an_imported_task_keeps_its_id_and_can_be_worked,
+                imported_tasks_wait_die_and_end_as_they_did,
+                an_imported_task_is_found_after_a_reopening,
+                an_import_does_not_take_the_key_of_another,
+            }
+            operations {
+                an_operation_is_kept_and_changed_version_by_version,
+                an_operation_survives_a_reopening,
             }
             batches {
                 an_empty_batch_is_answered_by_nothing,

@@ -51,8 +51,9 @@ impl Driver {
 
     /// The driver takes no callback, so every one is still pending.
     async fn compare_callbacks(&mut self, tenant: &str) -> Compared {
-        let found =
-            self.ask("deliveries", self.store().deliveries(tenant.into(), false, 0, usize::MAX)).await?;
+        let found = self
+            .ask("deliveries", self.store().deliveries(Some(tenant.into()), false, 0, usize::MAX))
+            .await?;
         same("callbacks come in the order of their ids", &found.is_sorted_by_key(|d| d.id), &true)?;
         let expected = self.model.callbacks.iter().filter(|delivery| *delivery.tenant == *tenant);
         let essence = |d: &Delivery| (d.task_id, d.body.to_string(), d.url.to_string(), d.attempts);

@@ -7,7 +7,7 @@ use ::fjall::config::{
     PartitioningPolicy, PinningPolicy,
 };
 use ::fjall::{
-    AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode,
+    AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode, Snapshot,
     compaction::Leveled,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +71,10 @@ impl Db {
             None => 0,
         };
         Ok((db, applied))
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.library.snapshot()
     }
 
     pub fn spaces(&self) -> RwLockReadGuard<'_, BTreeMap<Space, Keyspace>> {

@@ -11,7 +11,7 @@ use crate::{Clock, ManualClock, Rules};
 use codeq_queue::store::{Answer, Claim, ResultLookup, TaskRef, Wait};
 use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{Delivery, DeliveryState, Failure, Store, Task, Time};
+use codeq_queue::{Delivery, DeliveryState, Failure, Operation, Store, Task, Time};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ struct Inner {
     watches: Vec<(TaskRef, Wait, oneshot::Sender<ResultLookup>)>,
     topics: BTreeMap<(Arc<str>, String), Topic>,
     subscriptions: Vec<Subscription>,
+    operations: Vec<Operation>,
     is_closed: bool,
 }
 
@@ -44,6 +45,7 @@ pub fn open() -> Open {
             watches: Vec::new(),
             topics: BTreeMap::new(),
             subscriptions: Vec::new(),
+            operations: Vec::new(),
             is_closed: false,
         };
         let store =

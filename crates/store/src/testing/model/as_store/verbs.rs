@@ -3,14 +3,14 @@
 use super::ModelStore;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Items, Nack, ResultLookup, Returned, Submit, TaskRef,
-    Wait,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription, ttl};
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, DeliveryState, NewTask, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task,
-    TaskId, Time,
+    Attempt, Delivery, DeliveryState, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
+    ResultRecord, Store, Task, TaskId, Time,
 };
 use rand::Rng;
 use std::sync::Arc;
@@ -100,6 +100,48 @@ impl Store for ModelStore {
         self.now(|inner| inner.model.stats(&queue))
     }
 
+    fn list(&self, page: Page) -> Answer<Result<Listed, Refusal>> {
+        self.now(|inner| inner.model.list(&page))
+    }
+
+    fn position(&self, task: TaskRef) -> Answer<Option<Position>> {
+        self.now(|inner| inner.model.position(&task))
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Answer<Items<bool>> {
+        self.each(tasks, |inner, import| {
+            let imported = inner.model.import(import);
+            inner.serve();
+            imported
+        })
+    }
+
+    fn put_operation(&self, operation: Operation) -> Answer<bool> {
+        self.now(|inner| {
+            let stored = inner.operations.iter().position(|known| known.id == operation.id);
+            let version = stored.map_or(0, |at| inner.operations[at].version);
+            let is_next = operation.version == version + 1;
+            match stored {
+                Some(at) if is_next => inner.operations[at] = operation,
+                None if is_next => inner.operations.push(operation),
+                _ => {}
+            }
+            is_next
+        })
+    }
+
+    fn operations(&self) -> Answer<Vec<Operation>> {
+        self.now(|inner| {
+            let mut all = inner.operations.clone();
+            all.sort_by_key(|operation| (operation.created_at, operation.id));
+            all
+        })
+    }
+
+    fn remove_operation(&self, id: u128) -> Answer<()> {
+        self.now(|inner| inner.operations.retain(|operation| operation.id != id))
+    }
+
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
         self.now(|inner| {
             let key = (tenant.clone(), name.clone());
@@ -183,11 +225,26 @@ impl Store for ModelStore {
         })
     }
 
-    fn deliveries(&self, tenant: Arc<str>, failed: bool, after: u128, limit: usize) -> Answer<Vec<Delivery>> {
+    fn outbox(&self) -> Answer<OutboxCounts> {
+        self.now(|inner| {
+            let is_failed = |d: &&Delivery| matches!(d.state, DeliveryState::Failed { .. });
+            let failed = inner.model.callbacks.iter().filter(is_failed).count() as u64;
+            OutboxCounts { pending: inner.model.callbacks.len() as u64 - failed, failed }
+        })
+    }
+
+    fn deliveries(
+        &self,
+        tenant: Option<Arc<str>>,
+        failed: bool,
+        after: u128,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
         self.now(|inner| {
             let wanted = |d: &&Delivery| {
                 let is_failed = matches!(d.state, DeliveryState::Failed { .. });
-                d.tenant == tenant && is_failed == failed && d.id > after
+                let is_theirs = tenant.as_ref().is_none_or(|tenant| d.tenant == *tenant);
+                is_theirs && is_failed == failed && d.id > after
             };
             inner.model.callbacks.iter().filter(wanted).take(limit).cloned().collect()
         })

@@ -1,0 +1,79 @@
+//! What operators look at: positions, the outbox, operations.
+
+use super::turn::{Reply, Turn};
+use super::{Shard, produce::Located};
+use crate::local::entry::Entry;
+use crate::local::operations;
+use crate::local::slots::SlotId;
+use codeq_queue::store::{OutboxCounts, Position, TaskRef};
+use codeq_queue::{Operation, State};
+
+/// Tasks counted from either end of a list to find a position; the middle of a longer one is not searched.
+const COUNTED: u64 = 10_000;
+
+impl Shard {
+    fn position_of(&self, slot_id: SlotId) -> Option<Position> {
+        let slot = self.slots.at(slot_id);
+        if !matches!(slot.state, State::Ready { .. }) {
+            return None;
+        }
+        let lists = &self.queues.at(slot.queue).lists;
+        let own = usize::from(slot.priority);
+        let higher = lists[own + 1..].iter().map(|list| u64::from(list.len)).sum();
+        let before = self.steps(slot_id, |id| self.slots.prev(id));
+        let after = || self.steps(slot_id, |id| self.slots.next(id));
+        let ahead = before.or_else(|| after().map(|behind| u64::from(lists[own].len) - 1 - behind));
+        Some(Position { ahead, ahead_at_higher_priority: higher })
+    }
+
+    fn steps(&self, from: SlotId, step: impl Fn(SlotId) -> Option<SlotId>) -> Option<u64> {
+        let (mut at, mut count) = (from, 0);
+        while let Some(next) = step(at) {
+            (at, count) = (next, count + 1);
+            if count > COUNTED {
+                return None;
+            }
+        }
+        Some(count)
+    }
+}
+
+impl Turn<'_> {
+    pub fn position(&mut self, task: &TaskRef, reply: Reply<Option<Position>>) {
+        let position = match self.locate(&task.tenant, &task.id) {
+            Located::Live(slot_id) => self.shard.position_of(slot_id),
+            _ => None,
+        };
+        self.answer(reply, position);
+    }
+
+    pub fn outbox(&mut self, reply: Reply<OutboxCounts>) {
+        let counts = self.shard.outbox.counts();
+        self.answer(reply, counts);
+    }
+
+    pub fn put_operation(&mut self, operation: Operation, reply: Reply<bool>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        let stored = self.shard.operations.get(&operation.id).map_or(0, |known| known.version);
+        let is_next = operation.version == stored + 1;
+        if is_next {
+            let value = Some(operations::write(&operation));
+            self.log(Entry::Record { key: operations::key(operation.id), value });
+        }
+        self.answer(reply, is_next);
+    }
+
+    pub fn operations(&mut self, reply: Reply<Vec<Operation>>) {
+        let mut all: Vec<Operation> = self.shard.operations.values().cloned().collect();
+        all.sort_by_key(|operation| (operation.created_at, operation.id));
+        self.answer(reply, all);
+    }
+
+    pub fn remove_operation(&mut self, id: u128, reply: Reply<()>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        if self.shard.operations.contains_key(&id) {
+            self.log(Entry::Record { key: operations::key(id), value: None });
+        }
+        self.answer(reply, ());
+    }
+}
