@@ -11,7 +11,8 @@ pub async fn locate(target: &Target) -> Result<String, String> {
     let mut reasons = Vec::new();
     for seed in target.backend.address.split(',').map(str::trim) {
         let command = Command::new("CLUSTER").arg("SLOTS");
-        match ask_once(&target.backend, seed, target.timeout, &command).await {
+        // A seed is asked without a slot, so this goes no deeper.
+        match Box::pin(ask_once(&target.backend, seed, target.timeout, &command)).await {
             Ok(reply) => match master_of(&reply, slot, seed) {
                 Some(address) => return Ok(address),
                 None => reasons.push(format!("{seed}: no server holds slot {slot}: {reply:?}")),

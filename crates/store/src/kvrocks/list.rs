@@ -27,7 +27,7 @@ impl Keeper {
     pub async fn list(self: Arc<Self>, page: Page) -> Result<Result<Listed, Refusal>, Failure> {
         self.enter().await?;
         let mut place = match page.cursor.as_deref().map(parse_cursor) {
-            Some(None) => return Ok(Err(Refusal::InvalidBody)),
+            Some(None) => return Ok(Err(Refusal::InvalidCursor)),
             Some(place) => place,
             None => None,
         };

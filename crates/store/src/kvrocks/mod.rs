@@ -20,6 +20,7 @@ mod keys;
 mod known;
 mod list;
 mod migrate;
+mod notes;
 mod open;
 mod operate;
 mod operations;

@@ -7,7 +7,7 @@ use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::operation::Step;
 use codeq_queue::{
-    Failure, Filter, Operation, OperationKind, OperationState, TaskStatus, Time, Whereabouts,
+    Failure, Filter, Operation, OperationKind, OperationState, TaskId, TaskStatus, Time, Whereabouts,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -31,8 +31,9 @@ struct FilterText {
 
 #[derive(Serialize, Deserialize)]
 struct StepText {
+    /// Tenants and ids.
+    tasks: Vec<(String, String)>,
     next: Option<String>,
-    matched: u64,
 }
 
 /// The version comes first, because a script reads it.
@@ -96,6 +97,16 @@ fn filter_of(text: FilterText) -> Filter {
     }
 }
 
+fn step_text(step: &Step) -> StepText {
+    let tasks = step.tasks.iter().map(|(tenant, id)| (tenant.to_string(), id.to_string()));
+    StepText { tasks: tasks.collect(), next: step.next.clone() }
+}
+
+fn step_of(text: StepText) -> Step {
+    let task = |(tenant, id): (String, String)| Some((tenant.into(), TaskId::parse(&id)?));
+    Step { tasks: text.tasks.into_iter().filter_map(task).collect(), next: text.next }
+}
+
 fn text_of(operation: &Operation) -> String {
     let text = OperationText {
         version: operation.version,
@@ -113,7 +124,7 @@ fn text_of(operation: &Operation) -> String {
         updated_at: operation.updated_at.to_utc(),
         error: operation.error.clone(),
         cursor: operation.cursor.clone(),
-        step: operation.step.as_ref().map(|step| StepText { next: step.next.clone(), matched: step.matched }),
+        step: operation.step.as_ref().map(step_text),
         holder: format!("{:032x}", operation.holder),
         held_until_ms: operation.held_until.millis(),
     };
@@ -137,7 +148,7 @@ fn parse(text: &[u8]) -> Option<Operation> {
         updated_at: instant(&text.updated_at)?,
         error: text.error,
         cursor: text.cursor,
-        step: text.step.map(|step| Step { next: step.next, matched: step.matched }),
+        step: text.step.map(step_of),
         version: text.version,
         holder: u128::from_str_radix(&text.holder, 16).ok()?,
         held_until: Time::from_millis(text.held_until_ms),
@@ -196,7 +207,7 @@ mod tests {
             updated_at: Time::from_millis(1_700_000_000_002),
             error: None,
             cursor: Some("c".into()),
-            step: Some(Step { next: None, matched: 9 }),
+            step: Some(Step { tasks: vec![("t".into(), TaskId::from_bits(1))], next: None }),
             version: 12,
             holder: u128::MAX,
             held_until: Time::from_millis(5),

@@ -47,12 +47,13 @@ impl Keeper {
         wait: Wait,
         watched: &Notify,
     ) -> Result<ResultLookup, Failure> {
+        let mut has_waited = false;
         loop {
             let told = watched.notified();
             tokio::pin!(told);
             told.as_mut().enable();
             let now = match self.enter().await {
-                Err(Failure::Closed) if self.has_waited(wait) => return Ok(ResultLookup::Pending),
+                Err(Failure::Closed) if has_waited => return Ok(ResultLookup::Pending),
                 now => now?,
             };
             let lookup = self.look_up(task).await?;
@@ -63,16 +64,13 @@ impl Keeper {
             };
             let Some(left) = left.filter(|_| lookup == ResultLookup::Pending) else { return Ok(lookup) };
             let left = if self.is_stepped() { LOOK_AGAIN } else { left.min(LOOK_AGAIN) };
+            has_waited = true;
             tokio::select! {
                 () = &mut told => {}
                 () = tokio::time::sleep(left) => {}
                 () = self.closed() => return Ok(ResultLookup::Pending),
             }
         }
-    }
-
-    fn has_waited(&self, wait: Wait) -> bool {
-        wait != Wait::No && self.was_open()
     }
 
     async fn look_up(&self, task: &TaskRef) -> Result<ResultLookup, Failure> {

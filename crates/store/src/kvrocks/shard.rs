@@ -16,6 +16,7 @@ pub struct Shard {
     pub keys: Keys,
     pub writer: Writer,
     pub reads: Arc<Connection>,
+    writes: Arc<Connection>,
     low: Mutex<HashMap<QueueKey, Low>>,
 }
 
@@ -28,8 +29,13 @@ struct Low {
 }
 
 impl Shard {
-    pub fn new(name: &str, keys: Keys, writer: Writer, reads: Arc<Connection>) -> Shard {
-        Shard { name: name.into(), keys, writer, reads, low: Mutex::default() }
+    pub fn new(name: &str, keys: Keys, writer: Writer, lines: (Arc<Connection>, Arc<Connection>)) -> Shard {
+        let (reads, writes) = lines;
+        Shard { name: name.into(), keys, writer, reads, writes, low: Mutex::default() }
+    }
+
+    pub fn round_trips(&self) -> u64 {
+        self.reads.round_trips() + self.writes.round_trips()
     }
 
     /// Reads through the connection; a slot that has moved is followed.
