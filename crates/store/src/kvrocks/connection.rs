@@ -44,10 +44,6 @@ impl Command {
         self.0.extend(words.into_iter().map(Into::into));
         self
     }
-
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
-    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,9 +104,8 @@ impl Connection {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let mut pipeline = redis::Pipeline::with_capacity(commands.len());
         for command in commands {
-            let mut words = command.0.iter();
             let mut cmd = redis::Cmd::new();
-            words.by_ref().for_each(|word| {
+            command.0.iter().for_each(|word| {
                 cmd.arg(word.as_slice());
             });
             pipeline.add_command(cmd);

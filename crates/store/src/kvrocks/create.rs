@@ -28,8 +28,9 @@ impl Keeper {
         {
             return Ok(Created { task, is_replay: true });
         }
-        let task = self.new_task(new, now);
-        let call = self.enqueue_call(&task, &queue, current);
+        let number = self.now.creation();
+        let task = new_task(new, now, number);
+        let call = self.enqueue_call(&task, number, &queue, current);
         let known = Arc::new(Known::of(&task, current));
         let (memory, notes) = (self.memory.clone(), self.notes.clone());
         let settle = move |replies: Vec<Reply>| {
@@ -47,26 +48,7 @@ impl Keeper {
         self.shards[current].writer.run(vec![call], settle).await
     }
 
-    fn new_task(&self, new: NewTask, now: Time) -> Task {
-        let state = match new.delay.visible_at(now) {
-            Some(until) => State::Delayed { until },
-            None => State::Ready { seq: self.now.numbers(1) },
-        };
-        Task {
-            id: TaskId::from_bits(rand::random()),
-            body: new.body,
-            priority: new.priority,
-            state,
-            attempts: 0,
-            refunds: 0,
-            max_attempts: new.max_attempts,
-            error: None,
-            created_at: now,
-            updated_at: now,
-        }
-    }
-
-    fn enqueue_call(&self, task: &Task, queue: &QueueKey, shard: usize) -> Call {
+    fn enqueue_call(&self, task: &Task, number: u64, queue: &QueueKey, shard: usize) -> Call {
         let keys = &self.shards[shard].keys;
         let mut names = keys.with_queue(queue);
         if let Some(key) = task.body.idempotency_key.as_deref() {
@@ -80,7 +62,7 @@ impl Keeper {
         let checked_at = visible.unwrap_or(task.created_at).plus(self.rules.retention);
         Call::new(Script::Enqueue, names)
             .arg(task.id.to_string())
-            .arg(record::text_of(task, ""))
+            .arg(record::text_of(task, number, ""))
             .number(task.priority)
             .arg(visible.map(seconds).unwrap_or_default())
             .arg(seconds(checked_at))
@@ -109,6 +91,25 @@ impl Keeper {
             }
         }
         Ok(None)
+    }
+}
+
+fn new_task(new: NewTask, now: Time, number: u64) -> Task {
+    let state = match new.delay.visible_at(now) {
+        Some(until) => State::Delayed { until },
+        None => State::Ready { seq: number },
+    };
+    Task {
+        id: TaskId::from_bits(rand::random()),
+        body: new.body,
+        priority: new.priority,
+        state,
+        attempts: 0,
+        refunds: 0,
+        max_attempts: new.max_attempts,
+        error: None,
+        created_at: now,
+        updated_at: now,
     }
 }
 

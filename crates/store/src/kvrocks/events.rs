@@ -44,7 +44,6 @@ pub struct Told {
     pub command: Arc<str>,
     pub attempt: u32,
     pub owner: Option<Arc<Owner>>,
-    pub error: Option<Arc<str>>,
     pub created_at: Time,
     pub has_webhook: bool,
 }
@@ -57,7 +56,6 @@ impl Told {
             command: (&*task.body.command).into(),
             attempt: task.attempts,
             owner: task.state.lease().map(|lease| lease.owner.clone()),
-            error: task.error.clone(),
             created_at: task.created_at,
             has_webhook: task.body.webhook.is_some(),
         }

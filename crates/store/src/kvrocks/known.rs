@@ -1,7 +1,7 @@
 //! What this process remembers of tasks it has created or lent: enough to name their keys without asking.
 //! None of it ever changes.
 
-use codeq_queue::{QueueKey, Task, TaskId, Time};
+use codeq_queue::{QueueKey, Task, TaskId};
 use hashbrown::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +14,8 @@ pub struct Known {
     pub queue: QueueKey,
     /// Spelled as the producer did.
     pub command: Arc<str>,
-    pub priority: u8,
     pub webhook: Option<Arc<str>>,
     pub idempotency_key: Option<Box<str>>,
-    pub created_at: Time,
 }
 
 impl Known {
@@ -27,10 +25,8 @@ impl Known {
             shard,
             queue: QueueKey::new(&body.tenant, &body.command),
             command: (&*body.command).into(),
-            priority: task.priority,
             webhook: body.webhook.as_deref().map(Into::into),
             idempotency_key: body.idempotency_key.clone(),
-            created_at: task.created_at,
         }
     }
 }

@@ -43,11 +43,12 @@ impl Writer {
     }
 }
 
-/// The whole record. `tail_end` is what unknown fields of a foreign record said, each with its comma.
-pub fn text_of(task: &Task, tail_end: &str) -> String {
+/// The whole record. `number` tells the order of creation within a millisecond; `tail_end` is what unknown
+/// fields of a foreign record said, each with its comma.
+pub fn text_of(task: &Task, number: u64, tail_end: &str) -> String {
     let mut out = Writer(String::with_capacity(600 + task.body.payload.len()));
     write_head(&mut out, task);
-    write_tail(&mut out, task);
+    write_tail(&mut out, task, number);
     out.0.push_str(tail_end);
     out.0.push('}');
     out.0
@@ -79,11 +80,11 @@ fn write_head(out: &mut Writer, task: &Task) {
     out.number("updatedAtMs", task.updated_at.millis());
 }
 
-fn write_tail(out: &mut Writer, task: &Task) {
+fn write_tail(out: &mut Writer, task: &Task, number: u64) {
     let body = &task.body;
     write!(
         out.0,
-        ",\"id\":\"{}\"{}\"command\":{},\"priority\":{},\"createdAt\":\"{}\",\"createdAtMs\":{}",
+        ",\"id\":\"{}\"{}\"command\":{},\"priority\":{},\"createdAt\":\"{}\",\"createdAtMs\":{},\"createdNo\":{number}",
         task.id,
         tenant_text(&body.tenant),
         quoted(&body.command),
@@ -290,7 +291,7 @@ mod tests {
             State::Dead,
         ] {
             let task = task(state);
-            let text = text_of(&task, "");
+            let text = text_of(&task, 1, "");
             assert_eq!(parse(text.as_bytes()), Some(task), "{text}");
         }
     }
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn the_tail_begins_where_scripts_look_for_it() {
         let task = task(State::Dead);
-        let text = text_of(&task, "");
+        let text = text_of(&task, 1, "");
         let at = text.find(&format!(",\"id\":\"{}\"", task.id)).unwrap();
         let tail = &text[at..];
         assert!(tail[44..].starts_with(",\"tenantId\":\"ac\\\"me\",\"command\":\"Render\",\"priority\":3,"));

@@ -5,12 +5,21 @@ local now, seq = tonumber(ARGV[2]), tonumber(ARGV[5])
 local due = redis.call('ZRANGEBYSCORE', q.delayed, ARGV[1], score(now), 'WITHSCORES', 'LIMIT', 0, ARGV[4])
 if #due == 0 then return { 'OK', {}, 0, 0, '' } end
 local before = ready(q)
-local found = {}
-for i = 1, #due, 2 do found[i] = find(due[i]) or false end
+local tasks = {}
+for i = 1, #due, 2 do
+  local h = find(due[i])
+  tasks[#tasks + 1] = { id = due[i], h = h, at = tonumber(due[i + 1]), number = h and number(h) or 0 }
+end
+-- Those of one instant in the order of their creation.
+table.sort(tasks, function(a, b)
+  if a.at ~= b.at then return a.at < b.at end
+  if a.number ~= b.number then return a.number < b.number end
+  return a.id < b.id
+end)
 
 local moved = {}
-for i = 1, #due, 2 do
-  local id, h = due[i], found[i]
+for _, task in ipairs(tasks) do
+  local id, h = task.id, task.h
   redis.call('ZREM', q.delayed, id)
   if h and h.status == 'PENDING' and h.lastKnownLocation ~= 'PENDING_LIST' then
     touch(h, now, ARGV[3])
@@ -20,4 +29,4 @@ for i = 1, #due, 2 do
     moved[#moved + 1] = summary(h)
   end
 end
-return { 'OK', moved, #due / 2, before, due[#due] }
+return { 'OK', moved, #tasks, before, due[#due] }

@@ -91,6 +91,8 @@ end
 local function command(h) return string.match(h.tail, '"command":"([^"]*)"') or '' end
 local function priority(h) return tonumber(string.match(h.tail, '"priority":(%d)') or '0') end
 local function created(h) return tonumber(string.match(h.tail, '"createdAtMs":(%d+)') or '0') end
+-- The order of creation within a millisecond.
+local function number(h) return tonumber(string.match(h.tail, '"createdNo":(%d+)') or '0') end
 
 -- Whether the text directly behind the id is the given one: the tenant.
 local function belongs(h, tenant) return string.sub(h.tail, 45, 44 + #tenant) == tenant end

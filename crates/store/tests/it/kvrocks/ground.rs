@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 });
-static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(&[]).leak());
+static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(&[]));
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Waits on a thread of its own, because the caller may be inside a runtime that must not block.

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the server by its process id when the pipe closes.
+/// Ends the server by its process id when it is told to, and also removes its directory when the pipe closes.
 const GUARD: &str = "redis-server \"$@\" & server=$!; echo pid $server; read -r signal; \
-    kill -${signal:-TERM} $server; wait $server 2>/dev/null; echo gone";
+    kill -${signal:-KILL} $server; wait $server 2>/dev/null; \
+    [ -n \"$signal\" ] || rm -rf -- \"$DIRECTORY\"; echo gone";
 
 pub struct Server {
     pub port: u16,
     directory: PathBuf,
-    is_owned: bool,
     arguments: Vec<String>,
     running: Option<Running>,
 }
@@ -42,7 +42,7 @@ impl Server {
             .chain(arguments.iter().copied())
             .map(str::to_owned)
             .collect();
-        let mut server = Server { port, directory, is_owned: true, arguments: fixed, running: None };
+        let mut server = Server { port, directory, arguments: fixed, running: None };
         server.run();
         server
     }
@@ -60,6 +60,7 @@ impl Server {
         let mut guard = Command::new("sh")
             .args(["-c", GUARD, "guard"])
             .args(&self.arguments)
+            .env("DIRECTORY", &self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -97,12 +98,6 @@ impl Server {
         BufReader::new(stream).read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
-
-    /// The server and its directory go with the test process, not with this value.
-    pub fn leak(mut self) -> Server {
-        self.is_owned = false;
-        self
-    }
 }
 
 impl Running {
@@ -121,9 +116,7 @@ impl Running {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end("KILL");
-        if self.is_owned {
-            let _ = std::fs::remove_dir_all(&self.directory);
-        }
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
