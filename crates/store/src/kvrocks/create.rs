@@ -1,5 +1,6 @@
 //! Creating tasks.
 
+use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::events::Told;
 use super::known::Known;
@@ -10,31 +11,33 @@ use super::store::Keeper;
 use codeq_queue::event::What;
 use codeq_queue::store::{Created, Items};
 use codeq_queue::{Event, Failure, NewTask, QueueKey, State, Task, TaskId, Time};
-use futures_util::future::try_join_all;
 use std::sync::Arc;
 
 impl Keeper {
     pub async fn create(self: Arc<Self>, tasks: Vec<NewTask>) -> Result<Items<Created>, Failure> {
         let now = self.enter().await?;
-        let created = tasks.into_iter().map(|task| self.create_one(task, now));
-        Ok(try_join_all(created).await?.into_iter().map(Ok).collect())
+        let mut items = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            items.push(self.create_one(task, now).await?);
+        }
+        Ok(self.run_batch(items).await?.into_iter().map(Ok).collect())
     }
 
-    async fn create_one(&self, new: NewTask, now: Time) -> Result<Created, Failure> {
+    async fn create_one(&self, new: NewTask, now: Time) -> Result<Item<Created>, Failure> {
         let queue = QueueKey::new(&new.body.tenant, &new.body.command);
         let current = self.current_shard(&queue);
         if let Some(key) = new.body.idempotency_key.as_deref().filter(|_| self.shards.len() > 1)
             && let Some(task) = self.find_elsewhere(&queue, key, current).await?
         {
-            return Ok(Created { task, is_replay: true });
+            return Ok(Item::Answered(Created { task, is_replay: true }));
         }
         let number = self.now.creation();
         let task = new_task(new, now, number);
         let call = self.enqueue_call(&task, number, &queue, current);
         let known = Arc::new(Known::of(&task, current));
         let (memory, notes) = (self.memory.clone(), self.notes.clone());
-        let settle = move |replies: Vec<Reply>| {
-            let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+        Ok(Item::ask(current, call, move |reply| {
+            let mut answer = Answered::of(reply)?;
             if answer.word == "EXISTS" {
                 let task = record::parse(&answer.text()).ok_or_else(damaged)?;
                 return Ok((Created { task, is_replay: true }, Vec::new()));
@@ -44,8 +47,7 @@ impl Keeper {
             notes.spelled(&queue, &task.body.command);
             let event: Event = Told::of(&task).event(now, What::Created, has_filled);
             Ok((Created { task, is_replay: false }, vec![event]))
-        };
-        self.shards[current].writer.run(vec![call], settle).await
+        }))
     }
 
     fn enqueue_call(&self, task: &Task, number: u64, queue: &QueueKey, shard: usize) -> Call {

@@ -8,6 +8,7 @@
 //! Start with [`keys`] (what is kept where), then `scripts/`, then [`writer`], then [`store`]. Only
 //! [`connection`] names the client library.
 
+mod batch;
 mod claim;
 mod clock;
 mod cluster;

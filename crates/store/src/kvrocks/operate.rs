@@ -1,5 +1,6 @@
 //! What operators do: cancel, requeue, remove, cleanup, pause.
 
+use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::create::seconds;
 use super::events::Told;
@@ -16,7 +17,6 @@ use codeq_queue::{
     AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State, Status,
     Task, TaskId, Time,
 };
-use futures_util::future::try_join_all;
 use std::sync::Arc;
 
 /// Ids that a cleanup looks at together.
@@ -43,7 +43,7 @@ impl Keeper {
                 (record::parse(&text).ok_or(Refusal::NotFound), event.into_iter().collect())
             })
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     pub async fn requeue(
@@ -70,7 +70,7 @@ impl Keeper {
                 (task, event.into_iter().collect())
             })
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     pub async fn remove(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Items<()>, Failure> {
@@ -81,7 +81,7 @@ impl Keeper {
             let call = known.as_deref().map(|known| self.remove_call(task.id, known, "dead", &tenant, now, now));
             self.report(known, call, move |_| (Ok(()), Vec::new()))
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     pub fn remove_call(
@@ -141,7 +141,7 @@ impl Keeper {
             let removals = ids.iter().zip(&known).map(|(id, known)| {
                 self.clean(TaskId::parse(id), known.as_ref(), &tenant, before, now)
             });
-            let done = try_join_all(removals).await?;
+            let done = self.run_batch(removals).await?;
             removed += done.iter().filter(|done| **done).count();
             kept += done.iter().filter(|done| !**done).count();
             if ids.len() < together {
@@ -151,21 +151,17 @@ impl Keeper {
         Ok(removed)
     }
 
-    async fn clean(
+    fn clean(
         &self,
         id: Option<TaskId>,
         known: Option<&Known>,
         tenant: &str,
         before: Time,
         now: Time,
-    ) -> Result<bool, Failure> {
-        let (Some(id), Some(known)) = (id, known) else { return Ok(false) };
+    ) -> Item<bool> {
+        let (Some(id), Some(known)) = (id, known) else { return Item::Answered(false) };
         let call = self.remove_call(id, known, "done", tenant, now, before);
-        let settle = |replies: Vec<Reply>| {
-            let answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
-            Ok((answer.word == "OK", Vec::new()))
-        };
-        self.shards[known.shard].writer.run(vec![call], settle).await
+        Item::ask(known.shard, call, |reply| Ok((Answered::of(reply)?.word == "OK", Vec::new())))
     }
 
     pub async fn pause(self: Arc<Self>, queue: QueueKey, is_paused: bool) -> Result<QueueStats, Failure> {

@@ -1,6 +1,6 @@
 //! What workers say about the tasks they hold: heartbeat, nack, abandon, submit.
 
-use super::connection::Reply;
+use super::batch::Item;
 use super::create::seconds;
 use super::events::Told;
 use super::known::Known;
@@ -14,7 +14,6 @@ use codeq_queue::task::{MAX_ATTEMPTS, callback_body, reason_text};
 use codeq_queue::{
     AttemptOutcome, Event, Failure, FailureReason, Refusal, ResultRecord, State, Status, TaskId, Time, limits,
 };
-use futures_util::future::try_join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ impl Keeper {
             let call = known.as_deref().map(|known| self.heartbeat_call(&beat, known, now));
             self.report(known, call, move |_| (Ok(()), Vec::new()))
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     fn heartbeat_call(&self, beat: &Heartbeat, known: &Known, now: Time) -> Call {
@@ -54,7 +53,7 @@ impl Keeper {
                 returned(answer, AttemptOutcome::Nack, reason, now, callbacks)
             })
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     fn nack_call(&self, nack: &Nack, known: &Known, reason: Option<&str>, now: Time) -> Call {
@@ -87,7 +86,7 @@ impl Keeper {
             let outcome = if abandon.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Abandoned };
             self.report(known, call, move |answer| returned(answer, outcome, None, now, callbacks))
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     pub async fn submit(self: Arc<Self>, submits: Vec<Submit>) -> Result<Items<ResultRecord>, Failure> {
@@ -100,7 +99,7 @@ impl Keeper {
             let callbacks = self.rules.callbacks;
             self.report(known, call, move |answer| submitted(answer, record, now, callbacks))
         });
-        try_join_all(answers).await
+        self.run_batch(answers).await
     }
 
     /// A result that breaks a rule of content still has to pass the guards first.
@@ -152,22 +151,21 @@ impl Keeper {
             .arg(now.to_utc())
     }
 
-    /// Sends one item. A task that no one knows is refused without asking.
-    pub async fn report<T: Send + 'static>(
+    /// One item. A task that no one knows is refused without asking.
+    pub fn report<T: Send + 'static>(
         &self,
         known: Option<Arc<Known>>,
         call: Option<Call>,
         settle: impl FnOnce(Answered) -> Settled<T> + Send + 'static,
-    ) -> Result<Result<T, Refusal>, Failure> {
-        let (Some(known), Some(call)) = (known, call) else { return Ok(Err(Refusal::NotFound)) };
-        let settle = move |replies: Vec<Reply>| {
-            let answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+    ) -> Item<Result<T, Refusal>> {
+        let (Some(known), Some(call)) = (known, call) else { return Item::Answered(Err(Refusal::NotFound)) };
+        Item::ask(known.shard, call, |reply| {
+            let answer = Answered::of(reply)?;
             Ok(match answer.refusal() {
                 Some(refusal) => (Err(refusal), Vec::new()),
                 None => settle(answer),
             })
-        };
-        self.shards[known.shard].writer.run(vec![call], settle).await
+        })
     }
 }
 

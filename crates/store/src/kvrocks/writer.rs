@@ -10,14 +10,15 @@
 use super::connection::{Command, Connection, Reply, Trouble};
 use super::script::{Call, Names};
 use codeq_queue::{Event, Failure};
+use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
-/// Calls in one group; one more operation may exceed it.
+/// Calls in one group, unless a single operation has more.
 const GROUP_CALLS: usize = 128;
 /// Bytes after which a group is closed.
 const GROUP_BYTES: usize = 4 << 20;
-/// Operations that wait; who comes then waits for room.
+/// Batches of operations that wait; who comes then waits for room.
 const WAITING: usize = 1024;
 /// Repetitions of what a server did not execute because it did not know a script, or moved a slot.
 const REPEATS: usize = 3;
@@ -25,32 +26,18 @@ const REPEATS: usize = 3;
 pub type Tell = Arc<dyn Fn(Vec<Event>) + Send + Sync>;
 type Settle = Box<dyn FnOnce(Result<Vec<Reply>, Failure>) -> Vec<Event> + Send>;
 
-struct Operation {
+/// Calls that belong together, and what is made of their replies.
+pub struct Operation {
     calls: Vec<Call>,
     settle: Settle,
 }
 
-/// Hands operations to the task that sends them.
-#[derive(Clone)]
-pub struct Writer {
-    operations: mpsc::Sender<Operation>,
-}
-
-impl Writer {
-    /// The task ends when every `Writer` is gone.
-    pub fn start(connection: Arc<Connection>, names: Arc<RwLock<Names>>, wait_replicas: u32, tell: Tell) -> Writer {
-        let (operations, waiting) = mpsc::channel(WAITING);
-        let sender = Sender { connection, names, wait_replicas, tell };
-        tokio::spawn(sender.run(waiting));
-        Writer { operations }
-    }
-
-    /// Runs the calls; `settle` makes the answer of the replies, and what is to be told.
-    pub async fn run<T: Send + 'static>(
-        &self,
+impl Operation {
+    /// `settle` makes the answer of the replies, and what is to be told.
+    pub fn new<T: Send + 'static>(
         calls: Vec<Call>,
         settle: impl FnOnce(Vec<Reply>) -> Result<(T, Vec<Event>), Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> (Operation, oneshot::Receiver<Result<T, Failure>>) {
         let (reply, answer) = oneshot::channel();
         let settle: Settle = Box::new(move |replies| match replies.and_then(settle) {
             Ok((value, events)) => {
@@ -62,7 +49,37 @@ impl Writer {
                 Vec::new()
             }
         });
-        self.operations.send(Operation { calls, settle }).await.map_err(|_| Failure::Closed)?;
+        (Operation { calls, settle }, answer)
+    }
+}
+
+/// Hands operations to the task that sends them.
+#[derive(Clone)]
+pub struct Writer {
+    operations: mpsc::Sender<Vec<Operation>>,
+}
+
+impl Writer {
+    /// The task ends when every `Writer` is gone.
+    pub fn start(connection: Arc<Connection>, names: Arc<RwLock<Names>>, wait_replicas: u32, tell: Tell) -> Writer {
+        let (operations, waiting) = mpsc::channel(WAITING);
+        let sender = Sender { connection, names, wait_replicas, tell };
+        tokio::spawn(sender.run(waiting));
+        Writer { operations }
+    }
+
+    /// Hands operations over together: as far as they fit into a group they share one.
+    pub async fn hand_over(&self, operations: Vec<Operation>) -> Result<(), Failure> {
+        self.operations.send(operations).await.map_err(|_| Failure::Closed)
+    }
+
+    pub async fn run<T: Send + 'static>(
+        &self,
+        calls: Vec<Call>,
+        settle: impl FnOnce(Vec<Reply>) -> Result<(T, Vec<Event>), Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (operation, answer) = Operation::new(calls, settle);
+        self.hand_over(vec![operation]).await?;
         answer.await.unwrap_or(Err(Failure::Closed))
     }
 }
@@ -75,17 +92,17 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(self, mut waiting: mpsc::Receiver<Operation>) {
-        while let Some(first) = waiting.recv().await {
-            let mut group = vec![first];
-            let (mut calls, mut bytes) = (size(&group[0]).0, size(&group[0]).1);
-            while calls < GROUP_CALLS && bytes < GROUP_BYTES {
-                let Ok(next) = waiting.try_recv() else { break };
-                calls += size(&next).0;
-                bytes += size(&next).1;
-                group.push(next);
+    async fn run(self, mut waiting: mpsc::Receiver<Vec<Operation>>) {
+        let mut gathered = VecDeque::new();
+        loop {
+            if gathered.is_empty() {
+                let Some(first) = waiting.recv().await else { return };
+                gathered.extend(first);
             }
-            self.send(group).await;
+            while let Some(more) = (gathered.len() < GROUP_CALLS).then(|| waiting.try_recv().ok()).flatten() {
+                gathered.extend(more);
+            }
+            self.send(group(&mut gathered)).await;
         }
     }
 
@@ -186,6 +203,21 @@ enum Executed {
     Done(Vec<Reply>),
     /// Nothing was executed, because the slot lives elsewhere now.
     Moved,
+}
+
+/// Takes from the front what fits together, at least one.
+fn group(gathered: &mut VecDeque<Operation>) -> Vec<Operation> {
+    let (mut group, mut calls, mut bytes) = (Vec::new(), 0, 0);
+    while let Some(next) = gathered.front() {
+        let size = size(next);
+        let is_full = calls + size.0 > GROUP_CALLS || bytes + size.1 > GROUP_BYTES;
+        if is_full && !group.is_empty() {
+            break;
+        }
+        (calls, bytes) = (calls + size.0, bytes + size.1);
+        group.extend(gathered.pop_front());
+    }
+    group
 }
 
 fn size(operation: &Operation) -> (usize, usize) {

@@ -3,7 +3,7 @@
 
 use super::server::Server;
 use codeq_queue::Store;
-use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
+use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Timing};
 use codeq_store::testing::exam::{Candidate, Open, START};
 use codeq_store::{ManualClock, Rules};
 use std::future::Future;
@@ -57,27 +57,7 @@ pub fn standalone() -> Open {
     })
 }
 
-/// A few commands and a tenant live on shards of their own, in the same server.
-pub fn sharded() -> Open {
-    candidate(|| {
-        let backend = keyspace();
-        Arc::new(move |rules, clock| KvrocksOptions {
-            rules,
-            clock,
-            timing: Timing::Stepped,
-            sharding: Sharding {
-                command_mappings: [("render", "one"), ("other", "two"), ("encode", "two")]
-                    .map(|(command, shard)| (command.into(), shard.into()))
-                    .into(),
-                tenant_overrides: [("initech".into(), "one".into())].into(),
-                ..Sharding::default()
-            },
-            ..options(backend.clone())
-        })
-    })
-}
-
-fn candidate(place: impl Fn() -> Opener + Send + Sync + 'static) -> Open {
+pub fn candidate(place: impl Fn() -> Opener + Send + Sync + 'static) -> Open {
     Arc::new(move |rules: Rules| {
         let (opener, clock) = (place(), Arc::new(ManualClock::at(START)));
         let store = open(opener(rules.clone(), clock.clone()));
