@@ -15,6 +15,7 @@ mod cluster;
 mod connection;
 mod create;
 mod events;
+mod foreign;
 mod found;
 mod import;
 mod keys;

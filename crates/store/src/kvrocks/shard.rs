@@ -1,8 +1,8 @@
 //! One shard: its keys, the connection it is read through and the writer that changes it.
 
-use super::connection::{Command, Connection, Reply};
+use super::connection::{Command, Connection, Reply, Trouble};
 use super::keys::Keys;
-use super::writer::{Writer, failure};
+use super::writer::Writer;
 use codeq_queue::{Failure, QueueKey};
 use hashbrown::HashMap;
 use std::sync::{Arc, Mutex};
@@ -38,14 +38,19 @@ impl Shard {
         self.reads.round_trips() + self.writes.round_trips()
     }
 
-    /// Reads through the connection; a slot that has moved is followed.
+    /// Reads through the connection. What was lost on the way, or asked of the wrong server, is asked again:
+    /// reading twice is harmless.
     pub async fn read(&self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
         let is_moved = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("MOVED"));
-        let mut replies = self.reads.exchange(commands).await.map_err(failure)?;
-        if replies.iter().any(is_moved) {
-            self.reads.hang_up().await;
-            replies = self.reads.exchange(commands).await.map_err(failure)?;
-        }
+        let replies = match self.reads.exchange(commands).await {
+            Ok(replies) if !replies.iter().any(is_moved) => replies,
+            Err(Trouble::Unsent(reason)) => return Err(Failure::unavailable(reason)),
+            Ok(_) | Err(Trouble::Lost(_)) => {
+                self.reads.hang_up().await;
+                let again = self.reads.exchange(commands).await;
+                again.map_err(|trouble| Failure::unavailable(trouble.text()))?
+            }
+        };
         match replies.iter().find_map(|reply| match reply {
             Reply::Error(text) => Some(text),
             _ => None,

@@ -248,7 +248,7 @@ fn is_passing(text: &str) -> bool {
         .any(|code| text.contains(code))
 }
 
-pub fn failure(trouble: Trouble) -> Failure {
+fn failure(trouble: Trouble) -> Failure {
     match trouble {
         Trouble::Unsent(reason) => Failure::unavailable(reason),
         Trouble::Lost(reason) => Failure::unknown(reason),

@@ -21,7 +21,7 @@ local moved = {}
 for _, task in ipairs(tasks) do
   local id, h = task.id, task.h
   redis.call('ZREM', q.delayed, id)
-  if h and h.status == 'PENDING' and h.lastKnownLocation ~= 'PENDING_LIST' then
+  if h and h.status == 'PENDING' then
     touch(h, now, ARGV[3])
     make_ready(q, id, h, seq)
     seq = seq + 1
