@@ -6,11 +6,14 @@ use codeq_store::kvrocks::{Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::testing::exam::Open;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 static CLUSTER: LazyLock<[Server; 3]> = LazyLock::new(|| {
     let servers = [(); 3].map(|()| {
         let bus = super::server::free_port().to_string();
-        Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--databases", "1"])
+        let timeout = ["--cluster-node-timeout", "60000"];
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--databases", "1"];
+        Server::start(&[&cluster[..], &timeout[..]].concat())
     });
     let created = Command::new("redis-cli")
         .args(["--cluster", "create"])
@@ -20,6 +23,12 @@ static CLUSTER: LazyLock<[Server; 3]> = LazyLock::new(|| {
         .output()
         .expect("redis-cli from the package redis-tools");
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+    // They agree about the slots by now; that the cluster serves, each finds out by itself.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !servers.iter().all(|server| server.ask("CLUSTER INFO").contains("cluster_state:ok")) {
+        assert!(Instant::now() < deadline, "the cluster does not come up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     servers
 });
 

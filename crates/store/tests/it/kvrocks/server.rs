@@ -3,9 +3,9 @@
 //! It ends with whoever holds it, and also when the test process is killed: a shell stands between and waits
 //! for the end of a pipe that only the test process holds.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -51,10 +51,6 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// Starts the process and waits until it serves.
     pub fn run(&mut self) {
         let mut guard = Command::new("sh")
@@ -91,12 +87,26 @@ impl Server {
 
     /// Says something to the server the short way, and gives the first line of the answer.
     pub fn say(&self, command: &str) -> String {
+        let mut line = String::new();
+        self.send(command).read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Asks for a text.
+    pub fn ask(&self, command: &str) -> String {
+        let (mut answer, mut line) = (self.send(command), String::new());
+        answer.read_line(&mut line).unwrap();
+        let length: usize = line.trim().trim_start_matches('$').parse().expect(command);
+        let mut text = vec![0; length];
+        answer.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn send(&self, command: &str) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        line.trim().to_owned()
+        BufReader::new(stream)
     }
 }
 
