@@ -3,7 +3,9 @@
 mod abuse;
 mod artifacts;
 mod contract;
+mod events;
 mod harness;
+mod operator;
 mod session;
 mod streams;
 mod webhooks;

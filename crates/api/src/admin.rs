@@ -1,5 +1,6 @@
-//! What operators ask for: counts, cleanup, topics.
+//! What operators ask for: counts, cleanup, topics, searches, repairs.
 
+use crate::task::{ResultRecord, Task};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -109,4 +110,187 @@ pub struct DeliveryPage<'a> {
     pub items: Vec<DeliveryBody<'a>>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<String>,
+}
+
+/// One page of a listing.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct TaskPage<'a> {
+    pub items: Vec<Task<'a>>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// Why a task is where it is.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainBody {
+    pub task_id: String,
+    /// `ready`, `delayed`, `running`, `completed`, `failed` or `dead`.
+    pub state: String,
+    /// One English sentence.
+    pub summary: String,
+    pub reasons: Vec<ReasonBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_change_at: Option<String>,
+}
+
+/// A reason, with what belongs to its code.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct ReasonBody {
+    pub code: String,
+    pub text: String,
+    /// 1 for the task that is claimed next; left out if too many are ahead to count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead_at_higher_priority: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_claim_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// `scheduled` or `retry`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptBody {
+    pub attempt: u32,
+    pub worker_id: String,
+    pub claimed_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Attempts {
+    pub items: Vec<AttemptBody>,
+}
+
+/// Dead letters of one cause.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupBody {
+    pub group: String,
+    pub command: String,
+    pub count: u64,
+    pub error: String,
+    pub examples: Vec<String>,
+    pub first_seen: String,
+    pub last_seen: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct GroupsBody {
+    pub groups: Vec<GroupBody>,
+    pub truncated: bool,
+}
+
+/// What a bulk operation is asked with.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BulkBody {
+    #[serde(default)]
+    pub filter: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(default)]
+    pub group: Option<String>,
+    #[serde(default)]
+    pub max_attempts: Option<i64>,
+    #[serde(default)]
+    pub dry_run: Option<bool>,
+    #[serde(default)]
+    pub rate_per_second: Option<i64>,
+}
+
+/// The answer to a dry run.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Matched {
+    pub matched: u64,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RequeueBody {
+    #[serde(default)]
+    pub max_attempts: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationBody {
+    /// 32 hex digits.
+    pub id: String,
+    /// `cancel`, `requeue` or `delete`.
+    pub kind: String,
+    /// `running`, `done`, `cancelled` or `failed`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched: Option<u64>,
+    pub processed: u64,
+    pub failed: u64,
+    pub created_at: String,
+    pub updated_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct OperationPage {
+    pub items: Vec<OperationBody>,
+    pub next: Option<String>,
+}
+
+/// A line of an export: a task, with what listings do not show.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedTask<'a> {
+    #[serde(borrow, flatten)]
+    pub task: Task<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<Cow<'a, str>>,
+    /// When a delayed task becomes ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visible_at: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultRecord<'a>>,
+}
+
+/// The last line of an export.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEnd {
+    pub count: u64,
+    /// Hex, over every byte before this line.
+    pub sha256: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
+pub struct ImportedBody {
+    pub created: u64,
+    pub existing: u64,
+    /// The first thousand.
+    pub refused: Vec<RefusedLine>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct RefusedLine {
+    pub line: u64,
+    pub error: String,
+    pub code: String,
 }

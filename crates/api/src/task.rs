@@ -112,7 +112,8 @@ impl<'de> Deserialize<'de> for Headers {
 pub struct Task<'a> {
     pub id: Cow<'a, str>,
     pub command: Cow<'a, str>,
-    /// The JSON text as it was sent.
+    /// The JSON text as it was sent. Listings leave it out.
+    #[serde(skip_serializing_if = "is_empty")]
     pub payload: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_zero")]
     pub priority: u8,
@@ -231,10 +232,7 @@ mod tests {
     fn what_is_zero_or_empty_is_left_out() {
         let task = Task { id: "i".into(), status: "PENDING".into(), ..Task::default() };
         let text = serde_json::to_string(&task).unwrap();
-        assert_eq!(
-            text,
-            r#"{"id":"i","command":"","payload":"","status":"PENDING","createdAt":"","updatedAt":""}"#
-        );
+        assert_eq!(text, r#"{"id":"i","command":"","status":"PENDING","createdAt":"","updatedAt":""}"#);
         let headers = vec![("b".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())];
         let task = Task { priority: 3, headers: headers.into(), ..task };
         let text = serde_json::to_string(&task).unwrap();

@@ -8,6 +8,7 @@ mod artifacts;
 pub mod auth;
 pub mod broker;
 pub mod config;
+mod events;
 pub mod grpc;
 pub mod http;
 mod metrics;
@@ -24,6 +25,7 @@ use broker::{Broker, Settings};
 use codeq_queue::{Observer, Store};
 use codeq_store::{Clock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
+use events::Feed;
 use http::Listening;
 use metrics::Metrics;
 use std::net::SocketAddr;
@@ -77,8 +79,15 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
     let gate = Arc::new(gate);
     let metrics = Arc::new(Metrics::new());
-    let app =
-        Arc::new(http::App::new(&config, gate.clone(), metrics.clone(), clock.clone(), draining.clone()));
+    let feed = Arc::new(Feed::new());
+    let app = Arc::new(http::App::new(
+        &config,
+        gate.clone(),
+        metrics.clone(),
+        feed.clone(),
+        clock.clone(),
+        draining.clone(),
+    ));
     let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
     let scraped = match &config.metrics {
         Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
@@ -86,7 +95,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
-    let observer = observer(metrics.clone(), signals.clone());
+    let observer = observer(metrics.clone(), signals.clone(), feed);
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(observer) => store.map_err(ServeError::Init)?,
@@ -96,6 +105,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker);
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
+    let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
     app.open(broker.clone());
@@ -116,7 +126,8 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signal = shutdown.await;
     tracing::info!(signal, "shutting down");
     draining.cancel();
-    tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN));
+    let operations = tokio::time::timeout(DRAIN, operations);
+    let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
@@ -128,10 +139,11 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 }
 
 /// Everyone who watches the store.
-fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>) -> Observer {
+fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>, feed: Arc<Feed>) -> Observer {
     Arc::new(move |events| {
         metrics.observe(events);
         signals.observe(events);
+        feed.observe(events);
     })
 }
 

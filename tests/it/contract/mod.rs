@@ -168,14 +168,14 @@ fn lies_ahead(instant: Time, seconds: i64, before: Time) {
 }
 
 /// A static provider's entry in `multi`.
-fn fixed(token: &str, config: Value) -> Value {
+pub fn fixed(token: &str, config: Value) -> Value {
     let mut config = config;
     config["token"] = json!(token);
     json!({"type": "static", "config": config})
 }
 
 /// `codeq serve` with these static tokens on either side, and more settings.
-fn serve_with(producers: Vec<Value>, workers: Vec<Value>, more: Value) -> Server {
+pub fn serve_with(producers: Vec<Value>, workers: Vec<Value>, more: Value) -> Server {
     let mut config = json!({
         "env": "dev",
         "persistenceProvider": "memory",

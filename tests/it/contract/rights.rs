@@ -17,7 +17,10 @@ async fn ask(server: &Server, route: &Route, authorization: Option<&str>) -> Ans
         request = request.header("Authorization", authorization);
     }
     let got = answer(request).await;
-    if !matches!(route.endpoint, Endpoint::Open(_)) {
+    // Exports and events are lines, not a document.
+    let is_lines =
+        ["application/x-ndjson", "text/event-stream; charset=utf-8"].contains(&got.header("content-type"));
+    if !matches!(route.endpoint, Endpoint::Open(_)) && !is_lines {
         lawful(&got);
     }
     got

@@ -5,15 +5,24 @@
 //! was lent to has gone. The rules themselves are in `codeq_queue`, keeping is the store's business.
 
 mod artifacts;
+mod explain;
 mod held;
 mod operate;
+pub mod operations;
 mod produce;
+mod repair;
+mod search;
 mod subscribe;
+mod transfer;
 mod webhooks;
 mod work;
 
 pub use artifacts::Download;
+pub use explain::{Explanation, Reason};
+pub use operations::BulkRequest;
+pub use search::{Group, Groups};
 pub use subscribe::SubscribeRequest;
+pub use transfer::Moved;
 pub use webhooks::DeliveryFilter;
 pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 
@@ -24,6 +33,7 @@ use codeq_store::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The numbers of the configuration that the verbs need.
@@ -75,6 +85,8 @@ pub struct Broker {
     /// Cancelled when the server shuts down: whoever waits is answered empty.
     draining: CancellationToken,
     nudges: webhooks::Nudges,
+    /// Told when a bulk operation was asked for.
+    started: Notify,
     /// Claims that the store holds until there is work.
     held: Arc<AtomicU64>,
 }
@@ -94,6 +106,7 @@ impl Broker {
             artifacts,
             draining,
             nudges: webhooks::Nudges::default(),
+            started: Notify::new(),
             held: Arc::default(),
         }
     }

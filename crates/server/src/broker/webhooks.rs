@@ -2,6 +2,7 @@
 
 use super::{Broker, Error};
 use codeq_queue::delivery::{Delivery, DeliveryReport};
+use codeq_queue::store::OutboxCounts;
 use codeq_queue::{Failure, Refusal, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,11 @@ impl Broker {
     /// Returns after a callback was made due by an operator.
     pub async fn redelivered(&self) {
         self.nudges.redelivered.notified().await;
+    }
+
+    /// Callbacks of all tenants that wait, and that failed.
+    pub async fn outbox(&self) -> Result<OutboxCounts, Failure> {
+        self.store.outbox().await
     }
 
     pub async fn expire_subscriptions(&self) -> Result<u64, Failure> {

@@ -28,7 +28,13 @@ pub fn scope(call: &Call, admin: &Admin) -> Result<Option<Arc<str>>, Error> {
     }
 }
 
-/// The one tenant of a call that cannot be about all.
+/// The one tenant of a call about one task or queue.
+pub fn one_tenant(call: &Call, admin: &Admin) -> Result<Arc<str>, Error> {
+    let all = || Refusal::InvalidFilter("tenant=* is for lists; name the tenant".into());
+    Ok(scope(call, admin)?.ok_or_else(all)?)
+}
+
+/// The tenant of a topic.
 fn tenant(call: &Call, admin: &Admin) -> Result<Arc<str>, Error> {
     let message = "must match ^[a-z][a-z0-9-]{1,62}$";
     let tenant = scope(call, admin)?.filter(|tenant| is_tenant(tenant));
@@ -61,7 +67,7 @@ fn places(queue: &QueueStats) -> Vec<(String, u64)> {
     ready.chain(others.map(|(place, count)| (format!("{name}:{place}"), count))).collect()
 }
 
-fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
+pub fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
     QueueView {
         stats: stats(queue, &queue.command),
         tenant_id: Cow::Borrowed(&queue.tenant),

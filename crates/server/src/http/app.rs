@@ -6,6 +6,7 @@ use super::routes::Route;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::config::Config;
+use crate::events::Feed;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
@@ -28,6 +29,7 @@ pub struct App {
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
+    pub feed: Arc<Feed>,
     /// When a failure was last logged, in milliseconds.
     complained: AtomicI64,
     /// `/metrics` has a port of its own.
@@ -52,11 +54,13 @@ impl App {
         config: &Config,
         gate: Arc<Gate>,
         metrics: Arc<Metrics>,
+        feed: Arc<Feed>,
         clock: Arc<dyn Clock>,
         draining: CancellationToken,
     ) -> App {
         App {
             metrics,
+            feed,
             complained: AtomicI64::new(0),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
@@ -80,6 +84,10 @@ impl App {
 
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.broker.get()
+    }
+
+    pub fn draining(&self) -> CancellationToken {
+        self.draining.clone()
     }
 
     pub fn is_draining(&self) -> bool {

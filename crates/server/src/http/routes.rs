@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::error::Error;
-use super::{Limits, admin, docs, health, produce, subscribe, webhooks, work};
+use super::{
+    Limits, admin, docs, events, health, produce, repair, search, subscribe, transfer, webhooks, work,
+};
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
@@ -30,10 +32,13 @@ pub enum BodyLimit {
     Body,
     Submit,
     Topic,
+    Import,
 }
 
 /// Bytes of a topic's policy.
 const TOPIC_BYTES: usize = 1024 * 1024;
+/// Bytes of an import, which is read line by line.
+const IMPORT_BYTES: usize = 64 << 30;
 
 impl BodyLimit {
     pub fn bytes(self, limits: &Limits) -> usize {
@@ -41,6 +46,7 @@ impl BodyLimit {
             BodyLimit::Body => limits.body,
             BodyLimit::Submit => limits.submit,
             BodyLimit::Topic => TOPIC_BYTES,
+            BodyLimit::Import => IMPORT_BYTES,
         }
     }
 }
@@ -88,6 +94,10 @@ fn get(path: &'static str, endpoint: Endpoint) -> Route {
 
 fn post(path: &'static str, endpoint: Endpoint) -> Route {
     Route::new(Method::POST, path, endpoint)
+}
+
+fn delete(path: &'static str, endpoint: Endpoint) -> Route {
+    Route::new(Method::DELETE, path, endpoint)
 }
 
 fn boxed<C, F>(handler: impl Fn(Call, C) -> F + Send + Sync + 'static) -> Handler<C>
@@ -151,6 +161,7 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/tasks/{id}/artifacts/{name}", any(produce::artifact)),
         post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
         post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
+        get("/v1/codeq/events", any(events::listen)),
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),
         get("/v1/codeq/admin/queues/{command}", admin(admin::queue)),
@@ -158,7 +169,25 @@ pub fn table() -> Vec<Route> {
         Route::new(Method::PUT, "/v1/codeq/admin/topics/{topicName}", admin(admin::put_topic))
             .limited(BodyLimit::Topic),
         get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
-        Route::new(Method::DELETE, "/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        delete("/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        get("/v1/codeq/admin/tasks", admin(search::list)),
+        post("/v1/codeq/admin/tasks/cancel", admin(repair::cancel_all)),
+        get("/v1/codeq/admin/tasks/{id}/explain", admin(search::explain)),
+        get("/v1/codeq/admin/tasks/{id}/attempts", admin(search::attempts)),
+        post("/v1/codeq/admin/tasks/{id}/cancel", admin(repair::cancel)),
+        get("/v1/codeq/admin/dlq/{command}", admin(search::dead_letters)),
+        delete("/v1/codeq/admin/dlq/{command}", admin(repair::remove_all)),
+        get("/v1/codeq/admin/dlq/{command}/groups", admin(search::groups)),
+        post("/v1/codeq/admin/dlq/{command}/requeue", admin(repair::requeue_all)),
+        post("/v1/codeq/admin/dlq/{command}/{id}/requeue", admin(repair::requeue)),
+        delete("/v1/codeq/admin/dlq/{command}/{id}", admin(repair::remove)),
+        post("/v1/codeq/admin/queues/{command}/pause", admin(repair::pause)),
+        post("/v1/codeq/admin/queues/{command}/resume", admin(repair::resume)),
+        get("/v1/codeq/admin/operations", admin(repair::operations)),
+        get("/v1/codeq/admin/operations/{id}", admin(repair::operation)),
+        post("/v1/codeq/admin/operations/{id}/cancel", admin(repair::cancel_operation)),
+        get("/v1/codeq/admin/export", admin(transfer::export)),
+        post("/v1/codeq/admin/import", admin(transfer::import)).limited(BodyLimit::Import),
         get("/v1/codeq/admin/webhooks", admin(webhooks::list)),
         post("/v1/codeq/admin/webhooks/{id}/redeliver", admin(webhooks::redeliver)),
         get("/healthz", open(health::live)),

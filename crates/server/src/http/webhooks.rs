@@ -1,9 +1,10 @@
 //! The outbox as operators see it.
 
-use super::admin::scope;
+use super::admin::{one_tenant, scope};
 use super::call::Call;
 use super::error::Error;
 use super::reply;
+use super::search::limit;
 use crate::auth::Admin;
 use crate::broker::DeliveryFilter;
 use crate::stamp::Stamp;
@@ -12,11 +13,6 @@ use axum::response::Response;
 use codeq_api::admin::{DeliveryBody, DeliveryPage};
 use codeq_queue::{Delivery, DeliveryState, Refusal, TaskId};
 use std::borrow::Cow;
-
-/// Deliveries on a page when nothing, or no number, is asked for.
-const PAGE: usize = 50;
-/// Deliveries on a page at most.
-const PAGE_MAX: usize = 500;
 
 pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
     let is_failed = match call.query("state").as_deref() {
@@ -38,14 +34,9 @@ pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
 }
 
 pub async fn redeliver(call: Call, admin: Admin) -> Result<Response, Error> {
-    let tenant = scope(&call, &admin)?.unwrap_or(admin.0.tenant.clone());
+    let tenant = one_tenant(&call, &admin)?;
     let delivery = call.broker()?.redeliver(tenant, &call.param("id")).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &shown(&delivery, &call.app.stamp)))
-}
-
-fn limit(asked: Option<&str>) -> usize {
-    let asked = asked.and_then(|text| text.trim().parse::<i64>().ok());
-    asked.map_or(PAGE, |asked| usize::try_from(asked).unwrap_or(1).clamp(1, PAGE_MAX))
 }
 
 fn cursor(given: Option<&str>) -> Result<u128, Refusal> {

@@ -1,0 +1,165 @@
+//! Why a task is where it is, in words.
+
+use super::produce::reference;
+use super::{Broker, Error};
+use codeq_queue::store::{Position, ResultLookup, Wait};
+use codeq_queue::{QueueKey, QueueStats, Refusal, ResultRecord, State, Task, Time};
+use std::sync::Arc;
+
+/// A queue that nobody has claimed from for so long has no worker, as far as one can tell.
+const RECENT_SECONDS: u64 = 60;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    Queued { position: Option<Position> },
+    QueuePaused,
+    NoRecentClaimer { last_claim: Option<Time> },
+    Delayed { until: Time, is_retry: bool },
+    Running { worker_id: String, attempt: u32, lease_until: Time },
+    LeaseOverdue { lease_until: Time },
+    Dead { failure_reason: Option<&'static str>, error: String },
+    Completed,
+    Failed { error: String },
+    Cancelled,
+}
+
+impl Reason {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::Queued { .. } => "queued",
+            Reason::QueuePaused => "queue_paused",
+            Reason::NoRecentClaimer { .. } => "no_recent_claimer",
+            Reason::Delayed { .. } => "delayed",
+            Reason::Running { .. } => "running",
+            Reason::LeaseOverdue { .. } => "lease_overdue",
+            Reason::Dead { .. } => "dead",
+            Reason::Completed => "completed",
+            Reason::Failed { .. } => "failed",
+            Reason::Cancelled => "cancelled",
+        }
+    }
+
+    /// One sentence. Instants are given in UTC.
+    pub fn text(&self) -> String {
+        match self {
+            Reason::Queued { position: Some(Position { ahead: Some(ahead), ahead_at_higher_priority }) } => {
+                match ahead + ahead_at_higher_priority {
+                    0 => "The task is ready and next in its queue.".into(),
+                    1 => "The task is ready; one task is claimed before it.".into(),
+                    count => format!(
+                        "The task is ready; {count} tasks are claimed before it, {ahead_at_higher_priority} of \
+                         them for their higher priority."
+                    ),
+                }
+            }
+            Reason::Queued { .. } => "The task is ready; many tasks are claimed before it.".into(),
+            Reason::QueuePaused => "The queue is paused: claims pass it over until it is resumed.".into(),
+            Reason::NoRecentClaimer { last_claim: None } => {
+                "No worker has claimed from this queue since the server started.".into()
+            }
+            Reason::NoRecentClaimer { last_claim: Some(at) } => {
+                format!("No worker has claimed from this queue since {}.", at.to_utc())
+            }
+            Reason::Delayed { until, is_retry: false } => {
+                format!("The task is scheduled for {}.", until.to_utc())
+            }
+            Reason::Delayed { until, is_retry: true } => {
+                format!("The last attempt failed; the next one may start at {}.", until.to_utc())
+            }
+            Reason::Running { worker_id, attempt, lease_until } => format!(
+                "Worker {worker_id} runs attempt {attempt} and holds the lease until {}.",
+                lease_until.to_utc()
+            ),
+            Reason::LeaseOverdue { lease_until } => {
+                format!("The lease ended at {}; the task is about to go back.", lease_until.to_utc())
+            }
+            Reason::Dead { error, .. } => format!("The task ran out of attempts: {error}."),
+            Reason::Completed => "The task is completed.".into(),
+            Reason::Failed { error } => format!("A worker failed the task for good: {error}."),
+            Reason::Cancelled => "An operator cancelled the task.".into(),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    pub task: Task,
+    pub state: &'static str,
+    pub reasons: Vec<Reason>,
+    pub next_change_at: Option<Time>,
+}
+
+impl Explanation {
+    pub fn summary(&self) -> String {
+        // What keeps a ready task from running says more than its place.
+        let blocking = |reason: &&Reason| {
+            matches!(
+                reason,
+                Reason::QueuePaused | Reason::NoRecentClaimer { .. } | Reason::LeaseOverdue { .. }
+            )
+        };
+        let telling = self.reasons.iter().find(blocking).or(self.reasons.first());
+        telling.map(Reason::text).unwrap_or_default()
+    }
+}
+
+impl Broker {
+    pub async fn explain(&self, tenant: &Arc<str>, id: &str) -> Result<Explanation, Error> {
+        let named = reference(tenant, id)?;
+        let task = self.store.get(vec![named.clone()]).await?.pop().flatten().ok_or(Refusal::NotFound)?;
+        let queue = self.store.queue(QueueKey::new(tenant, &task.body.command)).await?;
+        let position = match task.state {
+            State::Ready { .. } => self.store.position(named.clone()).await?,
+            _ => None,
+        };
+        let record = match task.has_result() {
+            true => match self.store.result(named, Wait::No).await? {
+                ResultLookup::Done { record, .. } => Some(record),
+                ResultLookup::NotFound | ResultLookup::Pending => None,
+            },
+            false => None,
+        };
+        Ok(explain(task, &queue, position, record.as_ref(), self.now()))
+    }
+}
+
+fn explain(
+    task: Task,
+    queue: &QueueStats,
+    position: Option<Position>,
+    record: Option<&ResultRecord>,
+    now: Time,
+) -> Explanation {
+    let error = || task.error.as_deref().unwrap_or_default().to_owned();
+    let (state, reasons, next_change_at) = match &task.state {
+        State::Ready { .. } => ("ready", waiting(queue, position, now), None),
+        State::Delayed { until } => {
+            let mut reasons = vec![Reason::Delayed { until: *until, is_retry: task.attempts > 0 }];
+            reasons.extend(queue.is_paused.then_some(Reason::QueuePaused));
+            ("delayed", reasons, Some(*until))
+        }
+        State::Running(lease) => {
+            let worker_id = lease.owner.worker_id.to_string();
+            let running = Reason::Running { worker_id, attempt: task.attempts, lease_until: lease.until };
+            let overdue = (lease.until <= now).then_some(Reason::LeaseOverdue { lease_until: lease.until });
+            ("running", std::iter::once(running).chain(overdue).collect(), Some(lease.until))
+        }
+        State::Dead => {
+            let failure_reason = record.and_then(|record| record.failure_reason).map(|reason| reason.word());
+            ("dead", vec![Reason::Dead { failure_reason, error: error() }], None)
+        }
+        State::Completed => ("completed", vec![Reason::Completed], None),
+        State::Failed => ("failed", vec![Reason::Failed { error: error() }], None),
+        State::Cancelled => ("failed", vec![Reason::Cancelled], None),
+    };
+    Explanation { task, state, reasons, next_change_at }
+}
+
+/// Why a ready task is not running yet.
+fn waiting(queue: &QueueStats, position: Option<Position>, now: Time) -> Vec<Reason> {
+    let mut reasons = vec![Reason::Queued { position }];
+    reasons.extend(queue.is_paused.then_some(Reason::QueuePaused));
+    let is_recent = queue.last_claim.is_some_and(|at| now.since(at).as_secs() < RECENT_SECONDS);
+    reasons.extend((!is_recent).then_some(Reason::NoRecentClaimer { last_claim: queue.last_claim }));
+    reasons
+}

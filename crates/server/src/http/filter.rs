@@ -1,0 +1,122 @@
+//! Filters as operators write them: in a query or in a body, under the same names.
+
+use super::call::Call;
+use crate::stamp;
+use codeq_queue::{Filter, Refusal, TaskStatus, Time, Whereabouts};
+use serde_json::{Map, Value};
+
+const STATUSES: [TaskStatus; 4] =
+    [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Completed, TaskStatus::Failed];
+/// Headers that one filter may name.
+const HEADERS: usize = 16;
+
+fn invalid(text: String) -> Refusal {
+    Refusal::InvalidFilter(text)
+}
+
+/// The filter of a query. Parameters that are neither a filter's nor among `others` are refused: a
+/// misspelled one must not mean everything.
+pub fn of_query(call: &Call, others: &[&str]) -> Result<Filter, Refusal> {
+    let mut filter = Filter::default();
+    let query = call.head.uri.query().unwrap_or_default();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if name != "tenant" && !others.contains(&&*name) {
+            add(&mut filter, &name, &value)?;
+        }
+    }
+    Ok(filter)
+}
+
+pub fn of_body(given: Option<Map<String, Value>>) -> Result<Filter, Refusal> {
+    let mut filter = Filter::default();
+    for (name, value) in given.unwrap_or_default() {
+        match value {
+            Value::String(text) => add(&mut filter, &name, &text)?,
+            Value::Null => {}
+            _ => return Err(invalid(format!("filter {name} must be a string"))),
+        }
+    }
+    Ok(filter)
+}
+
+/// An empty value is the same as none.
+fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
+    let text = || Some(value.to_owned());
+    if let Some(header) = name.strip_prefix("header.").filter(|header| !header.is_empty()) {
+        if filter.headers.len() == HEADERS {
+            return Err(invalid(format!("more than {HEADERS} headers")));
+        }
+        filter.headers.push((header.to_owned(), value.to_owned()));
+        return Ok(());
+    }
+    if value.is_empty() && is_known(name) {
+        return Ok(());
+    }
+    match name {
+        "command" => filter.command = text(),
+        "status" => filter.status = Some(status(value)?),
+        "place" => filter.place = Some(place(value)?),
+        "workerId" => filter.worker_id = text(),
+        "error" => filter.error = text(),
+        "createdAfter" => filter.created_after = Some(time(name, value)?),
+        "createdBefore" => filter.created_before = Some(time(name, value)?),
+        "updatedAfter" => filter.updated_after = Some(time(name, value)?),
+        "updatedBefore" => filter.updated_before = Some(time(name, value)?),
+        "idempotencyKey" => filter.idempotency_key = text(),
+        "group" => filter.group = text(),
+        _ => return Err(invalid(format!("unknown filter {name}"))),
+    }
+    Ok(())
+}
+
+fn is_known(name: &str) -> bool {
+    matches!(name, "command" | "status" | "place" | "workerId" | "error" | "idempotencyKey" | "group")
+        || matches!(name, "createdAfter" | "createdBefore" | "updatedAfter" | "updatedBefore")
+}
+
+fn status(value: &str) -> Result<TaskStatus, Refusal> {
+    let known = STATUSES.into_iter().find(|status| status.word().eq_ignore_ascii_case(value));
+    known.ok_or_else(|| invalid("invalid status (PENDING, IN_PROGRESS, COMPLETED or FAILED)".into()))
+}
+
+fn place(value: &str) -> Result<Whereabouts, Refusal> {
+    Whereabouts::parse(value)
+        .ok_or_else(|| invalid("invalid place (ready, delayed, running, dead or done)".into()))
+}
+
+fn time(name: &str, value: &str) -> Result<Time, Refusal> {
+    stamp::parse(value).ok_or_else(|| invalid(format!("invalid '{name}' (use RFC3339)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(given: Value) -> Result<Filter, Refusal> {
+        of_body(Some(given.as_object().expect("an object").clone()))
+    }
+
+    #[test]
+    fn a_filter_says_what_is_wrong_with_it() {
+        let whole = json!({
+            "command": "c", "status": "failed", "place": "dead", "error": "x", "header.a": "b",
+            "createdAfter": "2026-03-01T12:00:00Z", "idempotencyKey": "", "group": null
+        });
+        let filter = read(whole).unwrap();
+        assert_eq!(filter.status, Some(TaskStatus::Failed));
+        assert_eq!(filter.place, Some(Whereabouts::Dead));
+        assert_eq!(filter.headers, [("a".to_owned(), "b".to_owned())]);
+        assert_eq!((filter.idempotency_key, filter.group), (None, None));
+        for (bad, text) in [
+            (json!({"statsu": "x"}), "unknown filter statsu"),
+            (json!({"statsu": ""}), "unknown filter statsu"),
+            (json!({"status": "GONE"}), "invalid status (PENDING, IN_PROGRESS, COMPLETED or FAILED)"),
+            (json!({"place": "x"}), "invalid place (ready, delayed, running, dead or done)"),
+            (json!({"createdAfter": "yesterday"}), "invalid 'createdAfter' (use RFC3339)"),
+            (json!({"command": 1}), "filter command must be a string"),
+        ] {
+            assert_eq!(read(bad).unwrap_err().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Searching and explaining, as operators see it.
+
+use super::admin::{one_tenant, scope};
+use super::call::Call;
+use super::error::Error;
+use super::{filter, reply, show};
+use crate::auth::Admin;
+use crate::broker::{Group, Reason};
+use crate::stamp::Stamp;
+use axum::response::Response;
+use codeq_api::admin::{AttemptBody, Attempts, ExplainBody, GroupBody, GroupsBody, ReasonBody, TaskPage};
+use codeq_queue::store::Position;
+use codeq_queue::{Attempt, Filter, Page, Refusal, Whereabouts};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Tasks on a page when nothing, or no number, is asked for.
+const PAGE: usize = 50;
+/// Tasks on a page at most.
+const PAGE_MAX: usize = 500;
+
+/// Parameters of a listing that are not its filter.
+const LISTING: [&str; 4] = ["order", "limit", "cursor", "payload"];
+
+pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
+    let filter = filter::of_query(&call, &LISTING)?;
+    let has_payload = call.query("payload").as_deref() == Some("true");
+    page(call, admin, filter, has_payload).await
+}
+
+pub async fn dead_letters(call: Call, admin: Admin) -> Result<Response, Error> {
+    let filter = filter::of_query(&call, &LISTING)?;
+    let filter = Filter { place: Some(Whereabouts::Dead), ..in_command(&call, filter) };
+    page(call, admin, filter, true).await
+}
+
+/// The filter narrowed to the command of the path; `*` is every command.
+pub fn in_command(call: &Call, filter: Filter) -> Filter {
+    match call.param("command") {
+        all if all == "*" => filter,
+        command => Filter { command: Some(command), ..filter },
+    }
+}
+
+async fn page(call: Call, admin: Admin, filter: Filter, has_payload: bool) -> Result<Response, Error> {
+    let is_newest_first = match call.query("order").as_deref() {
+        None | Some("" | "newest") => true,
+        Some("oldest") => false,
+        Some(_) => return Err(Refusal::InvalidFilter("invalid order (newest or oldest)".into()).into()),
+    };
+    let asked = Page {
+        tenant: scope(&call, &admin)?,
+        filter: Arc::new(filter),
+        is_newest_first,
+        cursor: call.query("cursor").filter(|cursor| !cursor.is_empty()),
+        limit: limit(call.query("limit").as_deref()),
+    };
+    let listed = call.broker()?.list(asked).await?;
+    let items = listed.tasks.iter().map(|task| {
+        let mut shown = show::task(task, &call.app.stamp);
+        if !has_payload {
+            shown.payload = Cow::Borrowed("");
+        }
+        shown
+    });
+    Ok(reply::ok(&TaskPage { items: items.collect(), next: listed.next }))
+}
+
+/// How many items of a list are asked for.
+pub fn limit(asked: Option<&str>) -> usize {
+    let asked = asked.and_then(|text| text.trim().parse::<i64>().ok());
+    asked.map_or(PAGE, |asked| usize::try_from(asked).unwrap_or(1).clamp(1, PAGE_MAX))
+}
+
+pub async fn explain(call: Call, admin: Admin) -> Result<Response, Error> {
+    let tenant = one_tenant(&call, &admin)?;
+    let explained = call.broker()?.explain(&tenant, &call.param("id")).await?;
+    let stamp = &call.app.stamp;
+    Ok(reply::ok(&ExplainBody {
+        task_id: explained.task.id.to_string(),
+        state: explained.state.into(),
+        summary: explained.summary(),
+        reasons: explained.reasons.iter().map(|reason| reason_body(reason, stamp)).collect(),
+        next_change_at: explained.next_change_at.map(|at| stamp.text(at)),
+    }))
+}
+
+fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
+    let plain = ReasonBody { code: reason.code().into(), text: reason.text(), ..ReasonBody::default() };
+    match reason {
+        Reason::Queued { position: Some(Position { ahead, ahead_at_higher_priority }) } => ReasonBody {
+            position: ahead.map(|ahead| ahead + ahead_at_higher_priority + 1),
+            ahead_at_higher_priority: Some(*ahead_at_higher_priority),
+            ..plain
+        },
+        Reason::NoRecentClaimer { last_claim } => {
+            ReasonBody { last_claim_at: last_claim.map(|at| stamp.text(at)), ..plain }
+        }
+        Reason::Delayed { until, is_retry } => ReasonBody {
+            until: Some(stamp.text(*until)),
+            because: Some(if *is_retry { "retry" } else { "scheduled" }.into()),
+            ..plain
+        },
+        Reason::Running { worker_id, attempt, lease_until } => ReasonBody {
+            worker_id: Some(worker_id.clone()),
+            attempt: Some(*attempt),
+            lease_until: Some(stamp.text(*lease_until)),
+            ..plain
+        },
+        Reason::LeaseOverdue { lease_until } => {
+            ReasonBody { lease_until: Some(stamp.text(*lease_until)), ..plain }
+        }
+        Reason::Dead { failure_reason, error } => ReasonBody {
+            failure_reason: failure_reason.map(str::to_owned),
+            error: Some(error.clone()),
+            ..plain
+        },
+        Reason::Failed { error } => ReasonBody { error: Some(error.clone()), ..plain },
+        Reason::Queued { position: None } | Reason::QueuePaused | Reason::Completed | Reason::Cancelled => {
+            plain
+        }
+    }
+}
+
+pub async fn attempts(call: Call, admin: Admin) -> Result<Response, Error> {
+    let tenant = one_tenant(&call, &admin)?;
+    let attempts = call.broker()?.attempts(&tenant, &call.param("id")).await?;
+    let items = attempts.iter().map(|attempt| attempt_body(attempt, &call.app.stamp)).collect();
+    Ok(reply::ok(&Attempts { items }))
+}
+
+fn attempt_body(attempt: &Attempt, stamp: &Stamp) -> AttemptBody {
+    let end = attempt.end.as_ref();
+    AttemptBody {
+        attempt: attempt.attempt,
+        worker_id: attempt.worker_id.to_string(),
+        claimed_at: stamp.text(attempt.claimed_at),
+        ended_at: end.map(|end| stamp.text(end.at)),
+        outcome: end.map(|end| end.outcome.word().into()),
+        error: end.and_then(|end| end.error.as_deref()).map(str::to_owned),
+    }
+}
+
+pub async fn groups(call: Call, admin: Admin) -> Result<Response, Error> {
+    let command = Some(call.param("command")).filter(|command| command != "*");
+    let found = call.broker()?.groups(scope(&call, &admin)?, command).await?;
+    let groups = found.groups.iter().map(|group| group_body(group, &call.app.stamp)).collect();
+    Ok(reply::ok(&GroupsBody { groups, truncated: found.is_truncated }))
+}
+
+fn group_body(group: &Group, stamp: &Stamp) -> GroupBody {
+    GroupBody {
+        group: group.id.clone(),
+        command: group.command.clone(),
+        count: group.count,
+        error: group.error.clone(),
+        examples: group.examples.iter().map(ToString::to_string).collect(),
+        first_seen: stamp.text(group.first_seen),
+        last_seen: stamp.text(group.last_seen),
+    }
+}
