@@ -1,8 +1,9 @@
 //! Opening the store that the configuration names.
 
-use crate::config::{Config, Persistence};
+use crate::config::{Config, Kvrocks, Persistence};
 use crate::stamp::Stamp;
 use codeq_queue::{Observer, Store};
+use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::local::{self, Durability, LocalOptions};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Clock, Rules, SystemClock};
@@ -12,8 +13,13 @@ use std::sync::Arc;
 pub async fn open_store(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
     let persistence = config.persistence.clone();
     let rules = rules(config);
-    let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, observer));
-    let store = opening.await.map_err(|error| error.to_string())??;
+    let store = match persistence {
+        Persistence::Kvrocks(kvrocks) => open_kvrocks(config, &kvrocks, rules, observer).await?,
+        persistence => {
+            let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, observer));
+            opening.await.map_err(|error| error.to_string())??
+        }
+    };
     let queues = store.queues(None).await.map_err(|failure| failure.to_string())?;
     let tasks: u64 = queues.iter().map(|queue| queue.ready_total() + queue.delayed + queue.in_progress).sum();
     let (shards, durability) = match &config.persistence {
@@ -66,6 +72,53 @@ fn open_blocking(
             };
             Ok(local::open(options).map_err(|error| error.to_string())?)
         }
-        Persistence::Kvrocks(_) => Err("kvrocks: this build has no Kvrocks store".into()),
+        Persistence::Kvrocks(_) => Err("kvrocks: opened elsewhere".into()),
+    }
+}
+
+async fn open_kvrocks(
+    config: &Config,
+    kvrocks: &Kvrocks,
+    rules: Rules,
+    observer: Observer,
+) -> Result<Arc<dyn Store>, String> {
+    let options = KvrocksOptions {
+        backend: Backend {
+            address: kvrocks.addr.clone(),
+            password: kvrocks.password.expose().into(),
+            db: kvrocks.db,
+            tls: kvrocks.tls,
+        },
+        cluster: kvrocks.cluster,
+        timeout: kvrocks.timeout,
+        wait_replicas: kvrocks.wait_replicas,
+        untenanted_tenant: Some(kvrocks.untenanted_tenant.clone()).filter(|tenant| !tenant.is_empty()),
+        inspect_limit: kvrocks.requeue_inspect_limit,
+        timing: Timing::Running { sweep_interval: kvrocks.sweep_interval },
+        sharding: sharding(kvrocks),
+        rules,
+        max_attempts_default: config.tasks.max_attempts,
+        clock: Arc::new(SystemClock),
+        observer: Some(observer),
+    };
+    Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
+}
+
+fn sharding(kvrocks: &Kvrocks) -> Sharding {
+    let Some(sharding) = &kvrocks.sharding else { return Sharding::default() };
+    let backends = sharding.backends.iter().map(|(name, backend)| {
+        let backend = Backend {
+            address: backend.address.clone(),
+            password: backend.password.expose().into(),
+            db: backend.db,
+            tls: kvrocks.tls,
+        };
+        (name.clone(), backend)
+    });
+    Sharding {
+        default_shard: sharding.default_shard.clone(),
+        command_mappings: sharding.command_mappings.clone(),
+        tenant_overrides: sharding.tenant_overrides.clone(),
+        backends: backends.collect(),
     }
 }
