@@ -11,7 +11,11 @@ use tokio::sync::oneshot;
 pub enum Item<T> {
     /// Answered without asking.
     Answered(T),
-    Asked { shard: usize, operation: Operation, answer: oneshot::Receiver<Result<T, Failure>> },
+    Asked {
+        shard: usize,
+        operation: Operation,
+        answer: oneshot::Receiver<Result<T, Failure>>,
+    },
 }
 
 impl<T: Send + 'static> Item<T> {

@@ -108,13 +108,7 @@ impl Keeper {
             calls.push(self.repair_call(at, queue, now));
         }
         calls.push(self.claim_call(at, claim, mode, &queues, count, now));
-        let settled = Lent {
-            shard: at,
-            timed,
-            owner: claim.owner.clone(),
-            now,
-            keeper: self.me(),
-        };
+        let settled = Lent { shard: at, timed, owner: claim.owner.clone(), now, keeper: self.me() };
         self.shards[at].writer.run(calls, move |replies| settled.settle(replies)).await
     }
 
@@ -181,7 +175,12 @@ impl Lent {
         for queue in &self.timed {
             let (promoted, repaired) = (replies.next(), replies.next());
             let timers = sweep::Timers { shard: self.shard, queue, now: self.now };
-            timers.settle(keeper, promoted.unwrap_or(Reply::Nil), repaired.unwrap_or(Reply::Nil), &mut events)?;
+            timers.settle(
+                keeper,
+                promoted.unwrap_or(Reply::Nil),
+                repaired.unwrap_or(Reply::Nil),
+                &mut events,
+            )?;
         }
         let mut answer = Answered::of(replies.next().unwrap_or(Reply::Nil))?;
         let mut tasks = Vec::new();

@@ -48,7 +48,8 @@ impl Numbers {
     fn take(&self, count: u64) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let floor = u64::try_from(since.as_micros()).unwrap_or(0);
-        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(last.max(floor) + count));
+        let taken =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(last.max(floor) + count));
         taken.unwrap_or(0).max(floor)
     }
 }

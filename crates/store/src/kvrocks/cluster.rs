@@ -28,7 +28,9 @@ fn master_of(reply: &Reply, slot: u16, seed: &str) -> Option<String> {
     let Reply::List(rows) = reply else { return None };
     rows.iter().find_map(|row| {
         let Reply::List(row) = row else { return None };
-        let [Reply::Int(first), Reply::Int(last), Reply::List(master), ..] = row.as_slice() else { return None };
+        let [Reply::Int(first), Reply::Int(last), Reply::List(master), ..] = row.as_slice() else {
+            return None;
+        };
         if !(*first..=*last).contains(&i64::from(slot)) {
             return None;
         }

@@ -185,8 +185,10 @@ pub async fn ask_once(
 ) -> Result<Reply, String> {
     let backend = Backend { address: address.into(), ..backend.clone() };
     let connection = Connection::new(Target { backend, slot: None, timeout });
-    let mut replies =
-        connection.exchange(std::slice::from_ref(command)).await.map_err(|trouble| trouble.text().to_owned())?;
+    let mut replies = connection
+        .exchange(std::slice::from_ref(command))
+        .await
+        .map_err(|trouble| trouble.text().to_owned())?;
     Ok(replies.pop().unwrap_or(Reply::Nil))
 }
 

@@ -4,7 +4,7 @@ use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::events::Told;
 use super::known::Known;
-use super::record;
+use super::record::{self, Beside};
 use super::reply::{Answered, found, string};
 use super::script::{Call, Script};
 use super::store::Keeper;
@@ -64,7 +64,7 @@ impl Keeper {
         let checked_at = visible.unwrap_or(task.created_at).plus(self.rules.retention);
         Call::new(Script::Enqueue, names)
             .arg(task.id.to_string())
-            .arg(record::text_of(task, number, ""))
+            .arg(record::text_of(task, self.beside(shard, number)))
             .number(task.priority)
             .arg(visible.map(seconds).unwrap_or_default())
             .arg(seconds(checked_at))
@@ -72,6 +72,12 @@ impl Keeper {
             .arg(keys.queue_name(queue))
             .arg(record::tenant_text(&queue.tenant))
             .arg(&*queue.command)
+    }
+
+    /// What is written beside a task of this shard.
+    pub fn beside(&self, shard: usize, number: u64) -> Beside<'_> {
+        let shard = if self.shards.len() > 1 { &self.shards[shard].name } else { "" };
+        Beside { number, shard, unknown: "" }
     }
 
     /// A task of this key on a shard that the queue lived on before its mapping changed.

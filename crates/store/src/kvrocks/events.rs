@@ -71,7 +71,13 @@ impl Told {
         Event { at, queue, command, task: Some(self.id), what, has_filled }
     }
 
-    pub fn returned(&self, at: Time, outcome: AttemptOutcome, error: Option<Arc<str>>, has_filled: bool) -> Event {
+    pub fn returned(
+        &self,
+        at: Time,
+        outcome: AttemptOutcome,
+        error: Option<Arc<str>>,
+        has_filled: bool,
+    ) -> Event {
         let (attempt, owner) = (self.attempt, self.owner.clone());
         self.event(at, What::Returned { outcome, attempt, owner, error }, has_filled)
     }

@@ -1,14 +1,14 @@
 //! Records of the original server, put into the form that scripts can change. Fields that we do not know are
 //! kept as they are.
 
-use super::record::{Stored, text_of};
+use super::record::{Beside, Stored, text_of};
 use codeq_queue::{Body, State, Task, Time};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// Every field that a record of ours has.
-const KNOWN: [&str; 30] = [
+const KNOWN: [&str; 31] = [
     "id",
     "status",
     "lastKnownLocation",
@@ -33,6 +33,7 @@ const KNOWN: [&str; 30] = [
     "createdAt",
     "createdAtMs",
     "createdNo",
+    "shard",
     "webhook",
     "idempotencyKey",
     "traceParent",
@@ -57,7 +58,12 @@ pub struct Converted {
 }
 
 /// `None` for text that is no record, or that belongs to no tenant and is not adopted.
-pub fn convert(text: &[u8], spot: Option<Spot>, adopter: Option<&str>, max_attempts: u32) -> Option<Converted> {
+pub fn convert(
+    text: &[u8],
+    spot: Option<Spot>,
+    adopter: Option<&str>,
+    max_attempts: u32,
+) -> Option<Converted> {
     let mut stored: Stored<'_> = serde_json::from_slice(text).ok()?;
     if stored.max_attempts == 0 {
         stored.max_attempts = max_attempts;
@@ -68,13 +74,16 @@ pub fn convert(text: &[u8], spot: Option<Spot>, adopter: Option<&str>, max_attem
         task.body = Arc::new(body);
     }
     task.state = match (task.state, spot) {
-        (State::Ready { .. } | State::Delayed { .. }, Some(Spot::Delayed { until })) => State::Delayed { until },
+        (State::Ready { .. } | State::Delayed { .. }, Some(Spot::Delayed { until })) => {
+            State::Delayed { until }
+        }
         (State::Delayed { .. }, _) => State::Ready { seq: 0 },
         (State::Failed, Some(Spot::Dead)) => State::Dead,
         (state, _) => state,
     };
     let number = u64::try_from(task.created_at.millis()).unwrap_or(0) * 1000;
-    let text = text_of(&task, number, &unknown_fields(text)?);
+    let unknown = unknown_fields(text)?;
+    let text = text_of(&task, Beside { number, shard: &stored.shard, unknown: &unknown });
     Some(Converted { task, text })
 }
 

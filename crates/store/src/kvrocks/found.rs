@@ -4,6 +4,7 @@ use super::connection::{Command, Reply};
 use super::known::Known;
 use super::record;
 use super::reply::{found, list};
+use super::shard::Shard;
 use super::store::Keeper;
 use codeq_queue::{Failure, QueueKey, Task, TaskId};
 use futures_util::future::try_join_all;
@@ -44,7 +45,15 @@ impl Keeper {
     async fn find_on(&self, shard: usize, ids: &[TaskId]) -> Result<Vec<(usize, Task)>, Failure> {
         let names: Vec<String> = ids.iter().map(TaskId::to_string).collect();
         let texts = self.records_on(shard, &names).await?;
-        Ok(texts.into_iter().flatten().filter_map(|text| record::parse(&text)).map(|task| (shard, task)).collect())
+        Ok(texts.into_iter().flatten().filter_map(|text| self.placed(shard, &text)).collect())
+    }
+
+    /// A record that was read through one shard, and the shard of the same server that holds its id.
+    fn placed(&self, read_through: usize, text: &[u8]) -> Option<(usize, Task)> {
+        let (task, name) = record::parse_placed(text)?;
+        let server = &self.shards[read_through].reads;
+        let own = |shard: &Shard| *shard.name == *name && Arc::ptr_eq(&shard.reads, server);
+        Some((self.shards.iter().position(own).unwrap_or(read_through), task))
     }
 
     pub async fn records_on(&self, shard: usize, ids: &[String]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
@@ -60,7 +69,10 @@ impl Keeper {
     /// What names the keys of tasks on a shard.
     pub async fn known_on(&self, shard: usize, ids: &[String]) -> Result<Vec<Option<Known>>, Failure> {
         let texts = self.records_on(shard, ids).await?;
-        let known = |text: Option<Vec<u8>>| Some(Known::of(&record::parse(&text?)?, shard));
+        let known = |text: Option<Vec<u8>>| {
+            let (shard, task) = self.placed(shard, &text?)?;
+            Some(Known::of(&task, shard))
+        };
         Ok(texts.into_iter().map(known).collect())
     }
 

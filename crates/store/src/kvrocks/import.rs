@@ -68,7 +68,7 @@ impl Keeper {
         };
         Call::new(Script::Import, names)
             .arg(task.id.to_string())
-            .arg(record::text_of(task, self.now.creation(), ""))
+            .arg(record::text_of(task, self.beside(shard, self.now.creation())))
             .number(task.priority)
             .arg(seconds(visible))
             .arg(ends.map_or_else(|| "+inf".into(), seconds))

@@ -103,7 +103,10 @@ impl Keeper {
                     left += 1;
                     continue;
                 };
-                owners.insert(id.clone(), (new.task.body.command.to_string(), new.task.body.tenant.to_string()));
+                owners.insert(
+                    id.clone(),
+                    (new.task.body.command.to_string(), new.task.body.tenant.to_string()),
+                );
                 if !foreign::is_ours(&text) {
                     let keys = vec!["codeq:tasks".to_owned(), "codeq:created".to_owned()];
                     let call = Call::new(Script::Rewrite, keys).arg(id).arg(text).arg(new.text);
@@ -203,7 +206,8 @@ async fn rename(shard: &Shard, key: &OldKey, queue: &QueueKey) -> Result<String,
     let suffix = shard_of(&key.middle).map_or_else(String::new, |shard| format!(":s:{shard}"));
     let name = format!("codeq:q:{}{suffix}:{}", super::keys::queue_text(queue), key.part);
     if name != key.name {
-        let answer = shard.read_one(Command::new("RENAMENX").arg(key.name.as_str()).arg(name.as_str())).await?;
+        let answer =
+            shard.read_one(Command::new("RENAMENX").arg(key.name.as_str()).arg(name.as_str())).await?;
         if super::reply::int(&answer) == 0 {
             tracing::warn!(key = key.name, "a key was not renamed because there is one of its new name");
         }
@@ -225,7 +229,6 @@ async fn make_set(shard: &Shard, name: &str) -> Result<(), Failure> {
     ];
     shard.read(&commands).await.map(|_| ())
 }
-
 
 #[cfg(test)]
 mod tests {

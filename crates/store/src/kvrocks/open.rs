@@ -137,14 +137,17 @@ async fn open_shards(
 /// Refuses servers that are too old, or that are replicas.
 async fn check(connection: &Connection) -> Result<(), String> {
     let address = &connection.target().backend.address;
-    let info = connection.exchange(&[Command::new("INFO")]).await.map_err(|trouble| trouble.text().to_owned())?;
+    let info =
+        connection.exchange(&[Command::new("INFO")]).await.map_err(|trouble| trouble.text().to_owned())?;
     let text = match info.into_iter().next() {
         Some(Reply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
         Some(Reply::Error(error)) => return Err(format!("{address}: {error}")),
         other => return Err(format!("{address}: unexpected answer to INFO: {other:?}")),
     };
     let field = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(|value| value.trim().to_owned())
     };
     let (kind, version, oldest) = match (field("kvrocks_version"), field("redis_version")) {
         (Some(version), _) => ("Kvrocks", version, OLDEST_KVROCKS),

@@ -14,8 +14,8 @@ use codeq_queue::event::What;
 use codeq_queue::store::{Items, TaskRef};
 use codeq_queue::task::CANCELLED;
 use codeq_queue::{
-    AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State, Status,
-    Task, TaskId, Time,
+    AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State,
+    Status, Task, TaskId, Time,
 };
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ impl Keeper {
             self.report(known, call, move |mut answer| {
                 let task = record::parse(&answer.text()).ok_or(Refusal::NotFound);
                 let has_filled = answer.int() == 0;
-                let event = task.as_ref().ok().map(|task| Told::of(task).event(now, What::Reopened, has_filled));
+                let event =
+                    task.as_ref().ok().map(|task| Told::of(task).event(now, What::Reopened, has_filled));
                 (task, event.into_iter().collect())
             })
         });
@@ -78,7 +79,8 @@ impl Keeper {
         let known = self.known(&ids(&tasks)).await?;
         let answers = tasks.into_iter().zip(known).map(|(task, known)| {
             let tenant = record::tenant_text(&task.tenant);
-            let call = known.as_deref().map(|known| self.remove_call(task.id, known, "dead", &tenant, now, now));
+            let call =
+                known.as_deref().map(|known| self.remove_call(task.id, known, "dead", &tenant, now, now));
             self.report(known, call, move |_| (Ok(()), Vec::new()))
         });
         self.run_batch(answers).await
@@ -133,14 +135,19 @@ impl Keeper {
         let (mut removed, mut kept) = (0, 0);
         while removed < limit {
             let together = CLEANED_TOGETHER.min(limit - removed);
-            let due = Command::new("ZRANGEBYSCORE")
-                .arg(at.keys.of("tasks:ttl"))
-                .args(["-inf", &seconds(before), "LIMIT", &kept.to_string(), &together.to_string()]);
+            let due = Command::new("ZRANGEBYSCORE").arg(at.keys.of("tasks:ttl")).args([
+                "-inf",
+                &seconds(before),
+                "LIMIT",
+                &kept.to_string(),
+                &together.to_string(),
+            ]);
             let ids = strings(at.read_one(due).await?);
             let known = self.known_on(shard, &ids).await?;
-            let removals = ids.iter().zip(&known).map(|(id, known)| {
-                self.clean(TaskId::parse(id), known.as_ref(), &tenant, before, now)
-            });
+            let removals = ids
+                .iter()
+                .zip(&known)
+                .map(|(id, known)| self.clean(TaskId::parse(id), known.as_ref(), &tenant, before, now));
             let done = self.run_batch(removals).await?;
             removed += done.iter().filter(|done| **done).count();
             kept += done.iter().filter(|done| !**done).count();

@@ -168,7 +168,8 @@ impl Keeper {
     pub async fn operations(self: Arc<Self>) -> Result<Vec<Operation>, Failure> {
         self.enter().await?;
         let texts = list(self.home().read_one(Command::new("HVALS").arg(self.home().keys.of("ops"))).await?);
-        let mut all: Vec<Operation> = texts.into_iter().filter_map(found).filter_map(|text| parse(&text)).collect();
+        let mut all: Vec<Operation> =
+            texts.into_iter().filter_map(found).filter_map(|text| parse(&text)).collect();
         all.sort_by_key(|operation| (operation.created_at, operation.id));
         Ok(all)
     }

@@ -4,7 +4,8 @@ use super::record::{instant, quoted};
 use codeq_queue::attempt::AttemptEnd;
 use codeq_queue::result::StoredArtifact;
 use codeq_queue::{
-    Artifact, Attempt, AttemptOutcome, Delivery, DeliveryState, FailureReason, ResultRecord, Status, TaskId, Time,
+    Artifact, Attempt, AttemptOutcome, Delivery, DeliveryState, FailureReason, ResultRecord, Status, TaskId,
+    Time,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -117,7 +118,14 @@ pub fn parse_history(text: &[u8]) -> Vec<Attempt> {
 }
 
 /// A callback as it is put into the outbox: its counters come first, because scripts change them.
-pub fn delivery_text(id: u128, task: TaskId, tenant: &str, url: &str, body: &str, created_at: Time) -> String {
+pub fn delivery_text(
+    id: u128,
+    task: TaskId,
+    tenant: &str,
+    url: &str,
+    body: &str,
+    created_at: Time,
+) -> String {
     format!(
         "{{\"attempts\":0,\"id\":\"{id:032x}\",\"taskId\":\"{task}\",\"tenantId\":{},\"url\":{},\"body\":{},\"createdAt\":\"{}\"}}",
         quoted(tenant),

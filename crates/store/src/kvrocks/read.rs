@@ -9,7 +9,8 @@ use super::waiting::LOOK_AGAIN;
 use codeq_queue::store::{OutboxCounts, Position, ResultLookup, TaskRef, Wait};
 use codeq_queue::task::MAX_ATTEMPTS;
 use codeq_queue::{
-    Attempt, Failure, FailureReason, QueueKey, QueueStats, ResultRecord, State, Status, Task, TaskId, Time, limits,
+    Attempt, Failure, FailureReason, QueueKey, QueueStats, ResultRecord, State, Status, Task, TaskId, Time,
+    limits,
 };
 use futures_util::future::try_join_all;
 use std::sync::Arc;
@@ -101,7 +102,9 @@ impl Keeper {
 
     pub async fn attempts(self: Arc<Self>, task: TaskRef) -> Result<Option<Vec<Attempt>>, Failure> {
         self.enter().await?;
-        let Some((shard, found_task)) = self.find(&[task.id]).await?.remove(&task.id) else { return Ok(None) };
+        let Some((shard, found_task)) = self.find(&[task.id]).await?.remove(&task.id) else {
+            return Ok(None);
+        };
         if found_task.body.tenant != task.tenant {
             return Ok(None);
         }
@@ -204,7 +207,8 @@ impl Keeper {
         for (ready, reply) in stats.ready.iter_mut().zip(part) {
             *ready = count(reply);
         }
-        (stats.in_progress, stats.delayed, stats.dead) = (count(&part[10]), count(&part[11]), count(&part[12]));
+        (stats.in_progress, stats.delayed, stats.dead) =
+            (count(&part[10]), count(&part[11]), count(&part[12]));
         (stats.is_paused, stats.oldest_ready) = (int(&part[13]) == 1, oldest_ready);
         stats
     }
@@ -220,7 +224,9 @@ impl Keeper {
 
     pub async fn position(self: Arc<Self>, task: TaskRef) -> Result<Option<Position>, Failure> {
         self.enter().await?;
-        let Some((shard, found_task)) = self.find(&[task.id]).await?.remove(&task.id) else { return Ok(None) };
+        let Some((shard, found_task)) = self.find(&[task.id]).await?.remove(&task.id) else {
+            return Ok(None);
+        };
         let is_ready = matches!(found_task.state, State::Ready { .. });
         if found_task.body.tenant != task.tenant || !is_ready {
             return Ok(None);
@@ -229,15 +235,13 @@ impl Keeper {
         let names = at.keys.queue(&QueueKey::new(&task.tenant, &found_task.body.command));
         let own = usize::from(found_task.priority);
         let id = task.id.to_string();
-        let mut commands = vec![
-            Command::new("LPOS").arg(names[own].as_str()).args([
-                id.as_str(),
-                "RANK",
-                "-1",
-                "MAXLEN",
-                &POSITION_DEPTH.to_string(),
-            ]),
-        ];
+        let mut commands = vec![Command::new("LPOS").arg(names[own].as_str()).args([
+            id.as_str(),
+            "RANK",
+            "-1",
+            "MAXLEN",
+            &POSITION_DEPTH.to_string(),
+        ])];
         commands.extend(names[own..10].iter().map(|key| Command::new("LLEN").arg(key.as_str())));
         let replies = at.read(&commands).await?;
         let length = count(&replies[1]);
@@ -286,8 +290,7 @@ fn unwritten(task: &Task) -> ResultRecord {
     ResultRecord {
         status,
         result: None,
-        error: (status == Status::Failed)
-            .then(|| task.error.clone().unwrap_or_else(|| MAX_ATTEMPTS.into())),
+        error: (status == Status::Failed).then(|| task.error.clone().unwrap_or_else(|| MAX_ATTEMPTS.into())),
         failure_reason: (task.state == State::Dead).then_some(FailureReason::MaxAttempts),
         artifacts: Vec::new(),
         completed_at: task.updated_at,

@@ -43,13 +43,23 @@ impl Writer {
     }
 }
 
-/// The whole record. `number` tells the order of creation within a millisecond; `tail_end` is what unknown
-/// fields of a foreign record said, each with its comma.
-pub fn text_of(task: &Task, number: u64, tail_end: &str) -> String {
+/// What a record says beside its task.
+#[derive(Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// The order of creation within a millisecond.
+    pub number: u64,
+    /// The shard whose queues hold the id: shards of one server share the records.
+    pub shard: &'a str,
+    /// What unknown fields of a foreign record said, each with its comma.
+    pub unknown: &'a str,
+}
+
+/// The whole record.
+pub fn text_of(task: &Task, beside: Beside<'_>) -> String {
     let mut out = Writer(String::with_capacity(600 + task.body.payload.len()));
     write_head(&mut out, task);
-    write_tail(&mut out, task, number);
-    out.0.push_str(tail_end);
+    write_tail(&mut out, task, beside);
+    out.0.push_str(beside.unknown);
     out.0.push('}');
     out.0
 }
@@ -80,8 +90,8 @@ fn write_head(out: &mut Writer, task: &Task) {
     out.number("updatedAtMs", task.updated_at.millis());
 }
 
-fn write_tail(out: &mut Writer, task: &Task, number: u64) {
-    let body = &task.body;
+fn write_tail(out: &mut Writer, task: &Task, beside: Beside<'_>) {
+    let (body, number) = (&task.body, beside.number);
     write!(
         out.0,
         ",\"id\":\"{}\"{}\"command\":{},\"priority\":{},\"createdAt\":\"{}\",\"createdAtMs\":{},\"createdNo\":{number}",
@@ -93,6 +103,7 @@ fn write_tail(out: &mut Writer, task: &Task, number: u64) {
         task.created_at.millis(),
     )
     .expect("writing to a string does not fail");
+    out.text("shard", Some(beside.shard));
     out.text("webhook", body.webhook.as_deref());
     out.text("idempotencyKey", body.idempotency_key.as_deref());
     out.text("traceParent", body.trace_parent.as_deref());
@@ -162,6 +173,7 @@ pub struct Stored<'a> {
     created_at_ms: i64,
     webhook: String,
     idempotency_key: String,
+    pub shard: String,
     trace_parent: String,
     trace_state: String,
     #[serde(borrow)]
@@ -170,7 +182,13 @@ pub struct Stored<'a> {
 }
 
 pub fn parse(text: &[u8]) -> Option<Task> {
-    serde_json::from_slice::<Stored<'_>>(text).ok()?.task()
+    parse_placed(text).map(|(task, _)| task)
+}
+
+/// With the name of its shard; empty if the record does not say.
+pub fn parse_placed(text: &[u8]) -> Option<(Task, String)> {
+    let stored: Stored<'_> = serde_json::from_slice(text).ok()?;
+    Some((stored.task()?, stored.shard))
 }
 
 /// Milliseconds of an RFC 3339 text.
@@ -291,7 +309,7 @@ mod tests {
             State::Dead,
         ] {
             let task = task(state);
-            let text = text_of(&task, 1, "");
+            let text = text_of(&task, Beside::default());
             assert_eq!(parse(text.as_bytes()), Some(task), "{text}");
         }
     }
@@ -299,7 +317,7 @@ mod tests {
     #[test]
     fn the_tail_begins_where_scripts_look_for_it() {
         let task = task(State::Dead);
-        let text = text_of(&task, 1, "");
+        let text = text_of(&task, Beside::default());
         let at = text.find(&format!(",\"id\":\"{}\"", task.id)).unwrap();
         let tail = &text[at..];
         assert!(tail[44..].starts_with(",\"tenantId\":\"ac\\\"me\",\"command\":\"Render\",\"priority\":3,"));

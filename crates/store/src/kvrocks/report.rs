@@ -113,15 +113,20 @@ impl Keeper {
         let call = self.guarded(Script::Submit, report, known, now);
         let Ok(record) = record else { return call.arg("") };
         let error = record.error.as_deref().unwrap_or_default();
-        let call = call
-            .arg(record.status.word())
-            .arg(error)
-            .arg(limits::cut(error, limits::ATTEMPT_ERROR_BYTES));
+        let call =
+            call.arg(record.status.word()).arg(error).arg(limits::cut(error, limits::ATTEMPT_ERROR_BYTES));
         self.with_end(call, report.id, known, record.clone(), false)
     }
 
     /// Appends a result, when its retention ends, and the callback that tells of it.
-    pub fn with_end(&self, call: Call, id: TaskId, known: &Known, record: ResultRecord, is_dead: bool) -> Call {
+    pub fn with_end(
+        &self,
+        call: Call,
+        id: TaskId,
+        known: &Known,
+        record: ResultRecord,
+        is_dead: bool,
+    ) -> Call {
         let now = record.completed_at;
         let keep = if is_dead { self.rules.dead_retention } else { Some(self.rules.retention) };
         let ends = keep.map_or_else(|| "+inf".into(), |keep| seconds(now.plus(keep)));

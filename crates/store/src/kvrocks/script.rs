@@ -76,10 +76,8 @@ pub struct Names(Vec<Vec<u8>>);
 impl Names {
     /// Loads every script; they stay loaded until the server forgets them.
     pub async fn load(connection: &Connection) -> Result<Names, Trouble> {
-        let loads: Vec<Command> = Script::ALL
-            .iter()
-            .map(|(_, source)| Command::new("SCRIPT").arg("LOAD").arg(*source))
-            .collect();
+        let loads: Vec<Command> =
+            Script::ALL.iter().map(|(_, source)| Command::new("SCRIPT").arg("LOAD").arg(*source)).collect();
         let replies = connection.exchange(&loads).await?;
         let names = replies.into_iter().map(|reply| match reply {
             Reply::Text(name) => Ok(name),

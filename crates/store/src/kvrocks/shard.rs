@@ -67,7 +67,13 @@ impl Shard {
 
     /// The scores from which delayed tasks (seconds) and leases (milliseconds) are looked at.
     pub fn low(&self, queue: &QueueKey) -> (String, String) {
-        let low = self.low.lock().expect("no one panics holding the scores").get(queue).copied().unwrap_or_default();
+        let low = self
+            .low
+            .lock()
+            .expect("no one panics holding the scores")
+            .get(queue)
+            .copied()
+            .unwrap_or_default();
         let from = |score: Option<f64>, unit: f64| {
             score.map_or_else(|| "-inf".into(), |ms| format!("{:.3}", (ms - SKEW_MS) / unit))
         };

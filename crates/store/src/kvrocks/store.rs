@@ -15,8 +15,8 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal, ResultRecord,
-    Store, Task, Time,
+    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
+    ResultRecord, Store, Task, Time,
 };
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;

@@ -102,7 +102,9 @@ impl Keeper {
 
     fn event_keys(&self, subscription: &Subscription) -> Vec<String> {
         let events = subscription.event_types.iter();
-        events.map(|event| self.home().keys.subscriptions_of(&QueueKey::new(&subscription.tenant, event))).collect()
+        events
+            .map(|event| self.home().keys.subscriptions_of(&QueueKey::new(&subscription.tenant, event)))
+            .collect()
     }
 
     pub async fn renew(
@@ -147,7 +149,8 @@ impl Keeper {
                 continue;
             }
             let id = format!("{:032x}", subscription.id);
-            let mut names = vec![self.home().keys.of("subs"), self.home().keys.of(&format!("subs:last:{id}"))];
+            let mut names =
+                vec![self.home().keys.of("subs"), self.home().keys.of(&format!("subs:last:{id}"))];
             names.extend(self.event_keys(&subscription));
             let call = Call::new(Script::SubscriptionRemove, names).arg(id).arg(text);
             removed += u64::from(self.compare_and_set(call).await?);

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Ids whose retention is looked at together.
 const REMOVED_TOGETHER: usize = 200;
+/// Queues that are tidied at once.
+const TIDIED_TOGETHER: usize = 64;
 /// Sweeps between two that look at everything from the beginning.
 const FULL_LOOK: u64 = 15;
 
@@ -70,8 +72,12 @@ impl Keeper {
                 let (mut replies, mut events) = (replies.into_iter(), Vec::new());
                 let (promoted, repaired) = (replies.next(), replies.next());
                 let timers = Timers { shard, queue: &queue, now };
-                let looked =
-                    timers.settle(&keeper, promoted.unwrap_or(Reply::Nil), repaired.unwrap_or(Reply::Nil), &mut events)?;
+                let looked = timers.settle(
+                    &keeper,
+                    promoted.unwrap_or(Reply::Nil),
+                    repaired.unwrap_or(Reply::Nil),
+                    &mut events,
+                )?;
                 Ok((looked, events))
             };
             let looked = self.shards[shard].writer.run(calls, settle).await?;
@@ -92,9 +98,13 @@ impl Keeper {
 
     async fn retain_on(&self, shard: usize, now: Time) -> Result<usize, Failure> {
         let at = &self.shards[shard];
-        let due = Command::new("ZRANGEBYSCORE")
-            .arg(at.keys.of("tasks:ttl"))
-            .args(["-inf", &seconds(now), "LIMIT", "0", &REMOVED_TOGETHER.to_string()]);
+        let due = Command::new("ZRANGEBYSCORE").arg(at.keys.of("tasks:ttl")).args([
+            "-inf",
+            &seconds(now),
+            "LIMIT",
+            "0",
+            &REMOVED_TOGETHER.to_string(),
+        ]);
         let ids = strings(at.read_one(due).await?);
         let found = self.known_on(shard, &ids).await?;
         let removals = ids.iter().zip(found).map(|(id, known)| self.remove_due(shard, id, known, now));
@@ -119,7 +129,7 @@ impl Keeper {
             Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
             Ok(((), Vec::new()))
         };
-        self.shards[shard].writer.run(vec![call], settle).await?;
+        self.shards[known.shard].writer.run(vec![call], settle).await?;
         self.memory.forget(task);
         Ok(())
     }
@@ -141,8 +151,8 @@ impl Keeper {
     /// leave, and forgets queues that hold nothing.
     pub async fn tidy(&self, now: Time) -> Result<(), Failure> {
         for shard in 0..self.shards.len() {
-            for queue in self.queues_on(shard, None).await? {
-                self.tidy_queue(shard, &queue, now).await?;
+            for part in self.queues_on(shard, None).await?.chunks(TIDIED_TOGETHER) {
+                try_join_all(part.iter().map(|queue| self.tidy_queue(shard, queue, now))).await?;
             }
         }
         Ok(())
@@ -185,7 +195,12 @@ impl Keeper {
             .collect();
         let found = at.read(&looks).await?;
         let is_stray = |pair: &[Reply]| pair[0] == Reply::Nil || int(&pair[1]) == 0;
-        Ok(ids.iter().zip(found.chunks(2)).filter(|(_, pair)| is_stray(pair)).map(|(id, _)| id.clone()).collect())
+        Ok(ids
+            .iter()
+            .zip(found.chunks(2))
+            .filter(|(_, pair)| is_stray(pair))
+            .map(|(id, _)| id.clone())
+            .collect())
     }
 
     pub fn adopt_call(&self, shard: usize, queue: &QueueKey, id: &str, now: Time) -> Call {

@@ -61,7 +61,12 @@ pub struct Writer {
 
 impl Writer {
     /// The task ends when every `Writer` is gone.
-    pub fn start(connection: Arc<Connection>, names: Arc<RwLock<Names>>, wait_replicas: u32, tell: Tell) -> Writer {
+    pub fn start(
+        connection: Arc<Connection>,
+        names: Arc<RwLock<Names>>,
+        wait_replicas: u32,
+        tell: Tell,
+    ) -> Writer {
         let (operations, waiting) = mpsc::channel(WAITING);
         let sender = Sender { connection, names, wait_replicas, tell };
         tokio::spawn(sender.run(waiting));

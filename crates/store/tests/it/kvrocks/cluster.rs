@@ -54,7 +54,11 @@ async fn shards_of_a_cluster_live_on_different_servers() {
     let mappings = names.iter().map(|name| (name.clone(), name.clone())).collect();
     let store = ground::open(KvrocksOptions {
         cluster: true,
-        sharding: Sharding { default_shard: names[0].clone(), command_mappings: mappings, ..Sharding::default() },
+        sharding: Sharding {
+            default_shard: names[0].clone(),
+            command_mappings: mappings,
+            ..Sharding::default()
+        },
         ..options(Backend { address: addresses.join(","), ..Backend::default() })
     });
     for name in &names {

@@ -171,11 +171,8 @@ async fn scripts_that_the_server_has_forgotten_are_loaded_again() {
 
 #[tokio::test]
 async fn too_few_replicas_are_told_and_the_write_stays() {
-    let store = open(KvrocksOptions {
-        wait_replicas: 1,
-        timeout: Duration::from_millis(300),
-        ..quiet(keyspace())
-    });
+    let store =
+        open(KvrocksOptions { wait_replicas: 1, timeout: Duration::from_millis(300), ..quiet(keyspace()) });
     let failed = create(&*store, "render").await.expect_err("there is no replica");
     assert!(is_unknown(&failed), "{failed}");
     assert_eq!(store.queue(QueueKey::new("t", "render")).await.unwrap().ready_total(), 1);

@@ -122,5 +122,19 @@ async fn shards_of_one_server_keep_to_themselves_and_are_found() {
     create(&*after, "render").await.unwrap();
     assert_eq!(after.queue(QueueKey::new("t", "render")).await.unwrap().ready_total(), 3);
     assert!(after.get(vec![named(&old)]).await.unwrap()[0].is_some());
-    assert_eq!(claim(&*after, "render", 9).await.len(), 3);
+    let lent = claim(&*after, "render", 9).await;
+    assert_eq!(lent.len(), 3);
+    // A process that did not lend them finds the shard of each in its record.
+    let stranger = open(KvrocksOptions {
+        sharding: Sharding {
+            command_mappings: [("render".to_owned(), "two".to_owned())].into(),
+            tenant_overrides: [("nobody".to_owned(), "one".to_owned())].into(),
+            ..Sharding::default()
+        },
+        ..options(backend)
+    });
+    for answer in stranger.submit(lent.iter().map(done).collect()).await.unwrap() {
+        answer.unwrap();
+    }
+    assert_eq!(stranger.queue(QueueKey::new("t", "render")).await.unwrap().in_progress, 0);
 }

@@ -2,7 +2,7 @@
 
 mod cluster;
 mod faults;
-mod ground;
+pub mod ground;
 mod instances;
 mod migration;
 mod proxy;

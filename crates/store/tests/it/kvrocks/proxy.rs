@@ -27,7 +27,8 @@ impl Proxy {
             for client in listener.incoming().map_while(Result::ok) {
                 let (server, mode) = (TcpStream::connect(&server).unwrap(), shared.clone());
                 let line = Arc::new(AtomicU8::new(PASS));
-                let (from, to, cut) = (client.try_clone().unwrap(), server.try_clone().unwrap(), line.clone());
+                let (from, to, cut) =
+                    (client.try_clone().unwrap(), server.try_clone().unwrap(), line.clone());
                 std::thread::spawn(move || forward(from, to, &mode, &cut));
                 std::thread::spawn(move || give_back(server, client, &line));
             }
@@ -41,7 +42,8 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, line: &Atomi
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..read];
         let exec = bytes.windows(EXEC.len()).position(|window| window == EXEC);
-        let is_next = |wanted| mode.compare_exchange(wanted, PASS, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let is_next =
+            |wanted| mode.compare_exchange(wanted, PASS, Ordering::AcqRel, Ordering::Acquire).is_ok();
         match exec {
             Some(at) if is_next(CUT_BEFORE_EXEC) => {
                 let _ = to.write_all(&bytes[..at]);
