@@ -31,10 +31,12 @@ impl Known {
     }
 }
 
-/// When the young generation is full the old one is forgotten.
+type Generation = HashMap<TaskId, Arc<Known>>;
+
+/// When the young generation, the first, is full the old one is forgotten.
 #[derive(Default)]
 pub struct Memory {
-    generations: Mutex<(HashMap<TaskId, Arc<Known>>, HashMap<TaskId, Arc<Known>>)>,
+    generations: Mutex<(Generation, Generation)>,
 }
 
 impl Memory {

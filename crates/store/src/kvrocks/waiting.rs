@@ -113,7 +113,7 @@ impl Claims {
             }
             self.dismiss(counter.now());
             let wishes = self.wishes();
-            join_all(wishes.into_values().map(|places| self.serve_wish(counter.as_ref(), places))).await;
+            join_all(wishes.into_iter().map(|places| self.serve_wish(counter.as_ref(), places))).await;
         }
     }
 
@@ -149,19 +149,23 @@ impl Claims {
         }
     }
 
-    /// The places of those who are to be tried, by what they want.
-    fn wishes(&self) -> BTreeMap<(Arc<str>, Option<Vec<Arc<str>>>), Vec<u64>> {
+    /// The places of those who are to be tried: those who want the same together, in the order of the first.
+    fn wishes(&self) -> Vec<Vec<u64>> {
         let mut line = self.line();
         let (rung, is_all_rung) = (std::mem::take(&mut line.rung), std::mem::take(&mut line.is_all_rung));
-        let mut wishes: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        let (mut wishes, mut known) = (Vec::<Vec<u64>>::new(), HashMap::new());
         for (at, waiter) in &mut line.waiters {
             let is_new = std::mem::take(&mut waiter.is_new);
             if is_new || is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue)) {
                 let commands = match &waiter.claim.commands {
                     Commands::Any => None,
-                    Commands::These(commands) => Some(commands.to_vec()),
+                    Commands::These(commands) => Some(commands.clone()),
                 };
-                wishes.entry((waiter.claim.tenant.clone(), commands)).or_default().push(*at);
+                let wish = *known.entry((waiter.claim.tenant.clone(), commands)).or_insert_with(|| {
+                    wishes.push(Vec::new());
+                    wishes.len() - 1
+                });
+                wishes[wish].push(*at);
             }
         }
         wishes
