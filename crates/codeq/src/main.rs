@@ -2,6 +2,7 @@
 
 mod bench;
 mod issuer;
+mod migrate_shards;
 mod serve;
 mod tag;
 mod verify;
@@ -28,6 +29,8 @@ enum Command {
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Move the tasks of a command from one Kvrocks shard to another.
+    MigrateShards(migrate_shards::MigrateShards),
     /// Check a data directory that no server uses.
     Verify(verify::Verify),
 }
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Dev(dev) => dev.run(),
         Command::Serve(serve) => serve.run(),
         Command::Bench(bench) => bench.run(),
+        Command::MigrateShards(migrate) => migrate.run(),
         Command::Verify(verify) => verify.run(),
     };
     match run {

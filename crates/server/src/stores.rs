@@ -14,7 +14,7 @@ pub async fn open_store(config: &Config, observer: Observer) -> Result<Arc<dyn S
     let persistence = config.persistence.clone();
     let rules = rules(config);
     let store = match persistence {
-        Persistence::Kvrocks(kvrocks) => open_kvrocks(config, &kvrocks, rules, observer).await?,
+        Persistence::Kvrocks(_) => open_kvrocks(config, observer).await?,
         persistence => {
             let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, observer));
             opening.await.map_err(|error| error.to_string())??
@@ -76,13 +76,16 @@ fn open_blocking(
     }
 }
 
-async fn open_kvrocks(
-    config: &Config,
-    kvrocks: &Kvrocks,
-    rules: Rules,
-    observer: Observer,
-) -> Result<Arc<dyn Store>, String> {
-    let options = KvrocksOptions {
+async fn open_kvrocks(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
+    let options = kvrocks_options(config).ok_or("kvrocks: not configured")?;
+    let options = KvrocksOptions { observer: Some(observer), ..options };
+    Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
+}
+
+/// How the Kvrocks store is opened; `None` if the configuration names another one.
+pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
+    let Persistence::Kvrocks(kvrocks) = &config.persistence else { return None };
+    Some(KvrocksOptions {
         backend: Backend {
             address: kvrocks.addr.clone(),
             password: kvrocks.password.expose().into(),
@@ -96,12 +99,11 @@ async fn open_kvrocks(
         inspect_limit: kvrocks.requeue_inspect_limit,
         timing: Timing::Running { sweep_interval: kvrocks.sweep_interval },
         sharding: sharding(kvrocks),
-        rules,
+        rules: rules(config),
         max_attempts_default: config.tasks.max_attempts,
         clock: Arc::new(SystemClock),
-        observer: Some(observer),
-    };
-    Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
+        observer: None,
+    })
 }
 
 fn sharding(kvrocks: &Kvrocks) -> Sharding {

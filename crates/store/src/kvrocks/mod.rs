@@ -31,6 +31,7 @@ mod outbox;
 mod outcome;
 mod read;
 mod record;
+mod relocate;
 mod reply;
 mod report;
 mod script;
@@ -45,4 +46,5 @@ mod writer;
 
 pub use open::open;
 pub use options::{Backend, KvrocksOptions, Sharding, Timing};
+pub use relocate::{Immovable, Places, Relocation};
 pub use store::KvrocksStore;

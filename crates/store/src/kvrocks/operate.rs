@@ -174,7 +174,12 @@ impl Keeper {
     pub async fn pause(self: Arc<Self>, queue: QueueKey, is_paused: bool) -> Result<QueueStats, Failure> {
         let now = self.enter().await?;
         let current = self.current_shard(&queue);
-        let others = (0..self.shards.len()).filter(|shard| *shard != current);
+        // Shards of one server may share the flag; whoever changes it first tells of it.
+        let is_other = |shard: &usize| {
+            let (other, own) = (&self.shards[*shard], &self.shards[current]);
+            !Arc::ptr_eq(&other.reads, &own.reads) || other.keys.of("") != own.keys.of("")
+        };
+        let others = (0..self.shards.len()).filter(is_other);
         for shard in others.chain([current]) {
             let at = &self.shards[shard];
             let call = Call::new(Script::Pause, vec![at.keys.of("paused")])

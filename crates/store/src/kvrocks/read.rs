@@ -36,10 +36,8 @@ impl Keeper {
     }
 
     pub async fn result(self: Arc<Self>, task: TaskRef, wait: Wait) -> Result<ResultLookup, Failure> {
-        let watched = self.teller.watchers.watch(task.id);
-        let answer = self.await_result(&task, wait, &watched).await;
-        self.teller.watchers.leave(task.id, watched);
-        answer
+        let watch = self.teller.watchers.clone().watch(task.id);
+        self.await_result(&task, wait, watch.told()).await
     }
 
     async fn await_result(

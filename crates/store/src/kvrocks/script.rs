@@ -40,6 +40,8 @@ scripts! {
     OperationPut = ["operation_put"];
     RateTake = ["rate_take"];
     Rewrite = ["rewrite"];
+    Arrive = ["record", "arrive"];
+    Leave = ["record", "leave"];
 }
 
 /// One run of a script.

@@ -220,19 +220,35 @@ pub struct Watchers {
     tasks: Mutex<HashMap<TaskId, Arc<Notify>>>,
 }
 
-impl Watchers {
-    pub fn watch(&self, id: TaskId) -> Arc<Notify> {
-        let mut tasks = self.tasks.lock().expect("no one panics holding the watchers");
-        tasks.entry(id).or_default().clone()
-    }
+/// Forgets the task when the last who watches it goes, also if he is dropped while he waits.
+pub struct Watch {
+    watchers: Arc<Watchers>,
+    id: TaskId,
+    told: Arc<Notify>,
+}
 
-    /// Forgets the task if no one else watches it.
-    pub fn leave(&self, id: TaskId, watched: Arc<Notify>) {
-        let mut tasks = self.tasks.lock().expect("no one panics holding the watchers");
+impl Watch {
+    pub fn told(&self) -> &Notify {
+        &self.told
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut tasks = self.watchers.tasks.lock().expect("no one panics holding the watchers");
         // One count is the map's, one is ours.
-        if Arc::strong_count(&watched) <= 2 {
-            tasks.remove(&id);
+        if Arc::strong_count(&self.told) <= 2 {
+            tasks.remove(&self.id);
         }
+    }
+}
+
+impl Watchers {
+    pub fn watch(self: Arc<Self>, id: TaskId) -> Watch {
+        let mut tasks = self.tasks.lock().expect("no one panics holding the watchers");
+        let told = tasks.entry(id).or_default().clone();
+        drop(tasks);
+        Watch { watchers: self, id, told }
     }
 
     pub fn tell(&self, id: TaskId) {

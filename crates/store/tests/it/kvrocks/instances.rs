@@ -138,3 +138,20 @@ async fn shards_of_one_server_keep_to_themselves_and_are_found() {
     }
     assert_eq!(stranger.queue(QueueKey::new("t", "render")).await.unwrap().in_progress, 0);
 }
+
+#[tokio::test]
+async fn a_resume_wakes_whoever_waits_on_a_shard() {
+    let sharding = Sharding {
+        command_mappings: [("render".to_owned(), "one".to_owned())].into(),
+        ..Sharding::default()
+    };
+    let store = open(KvrocksOptions { sharding, ..options(keyspace()) });
+    let queue = QueueKey::new("t", "render");
+    create(&*store, "render").await.unwrap();
+    assert!(store.pause(queue.clone()).await.unwrap().is_paused);
+    assert!(claim(&*store, "render", 1).await.is_empty());
+    let held = tokio::spawn(store.claim(wish(Commands::Any, 1, Wait::Until(now().plus_seconds(20)))));
+    tokio::task::yield_now().await;
+    assert!(!store.resume(queue).await.unwrap().is_paused);
+    assert_eq!(held.await.unwrap().unwrap().len(), 1);
+}

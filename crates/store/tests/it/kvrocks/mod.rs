@@ -6,6 +6,7 @@ pub mod ground;
 mod instances;
 mod migration;
 mod proxy;
+mod relocation;
 mod round_trips;
 mod server;
 mod verbs;
