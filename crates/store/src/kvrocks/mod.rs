@@ -29,6 +29,7 @@ mod operations;
 mod options;
 mod outbox;
 mod outcome;
+mod rate;
 mod read;
 mod record;
 mod relocate;
@@ -46,5 +47,6 @@ mod writer;
 
 pub use open::open;
 pub use options::{Backend, KvrocksOptions, Sharding, Timing};
+pub use rate::Bucket;
 pub use relocate::{Immovable, Places, Relocation};
 pub use store::KvrocksStore;

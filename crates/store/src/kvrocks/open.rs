@@ -8,6 +8,7 @@ use super::keys::Keys;
 use super::known::Memory;
 use super::notes::Notes;
 use super::options::{Backend, KvrocksOptions, Timing};
+use super::rate::Servers;
 use super::script::Names;
 use super::shard::Shard;
 use super::signal::{Publisher, hear};
@@ -183,6 +184,7 @@ fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -
         is_closed: watch::channel(false).0,
         stepped_to: tokio::sync::Mutex::new(Time::ZERO),
         trouble: Mutex::new(None),
+        rate_servers: Servers::default(),
     })
 }
 

@@ -38,7 +38,6 @@ scripts! {
     SubscriptionPut = ["subscription_put"];
     SubscriptionRemove = ["subscription_remove"];
     OperationPut = ["operation_put"];
-    RateTake = ["rate_take"];
     Rewrite = ["rewrite"];
     Arrive = ["record", "arrive"];
     Leave = ["record", "leave"];

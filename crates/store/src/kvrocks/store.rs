@@ -5,6 +5,7 @@ use super::events::Teller;
 use super::known::Memory;
 use super::notes::Notes;
 use super::options::{Sharding, Timing};
+use super::rate::Servers;
 use super::shard::Shard;
 use crate::Rules;
 use codeq_queue::delivery::DeliveryReport;
@@ -43,6 +44,7 @@ pub struct Keeper {
     /// Up to when everything due has acted, where the clock is moved by hand.
     pub(super) stepped_to: tokio::sync::Mutex<Time>,
     pub(super) trouble: Mutex<Option<String>>,
+    pub(super) rate_servers: Servers,
 }
 
 impl Keeper {

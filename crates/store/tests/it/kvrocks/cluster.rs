@@ -69,3 +69,18 @@ async fn shards_of_a_cluster_live_on_different_servers() {
     let holding = CLUSTER.iter().filter(|server| server.say("DBSIZE") != ":0").count();
     assert!(holding > 1, "six shards on {holding} of three servers");
 }
+
+#[tokio::test]
+async fn buckets_live_all_over_the_cluster() {
+    let addresses: Vec<String> = CLUSTER.iter().map(Server::address).collect();
+    let shard = format!("shard-{}", next());
+    let store = ground::open(KvrocksOptions {
+        cluster: true,
+        sharding: Sharding { default_shard: shard, ..Sharding::default() },
+        ..options(Backend { address: addresses.join(","), ..Backend::default() })
+    });
+    for caller in 0..8 {
+        let (taken, _) = super::instances::drain([&store, &store], &[caller; 32]).await;
+        assert_eq!(taken, 3);
+    }
+}
