@@ -6,7 +6,7 @@
 use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::record;
-use super::reply::{Answered, count, found, list, string, strings};
+use super::reply::{Answered, count, found, string, strings};
 use super::script::{Call, Script};
 use super::store::{Keeper, KvrocksStore};
 use codeq_queue::{Failure, QueueKey};
@@ -64,6 +64,15 @@ struct Road {
     from: usize,
     to: usize,
     batch: usize,
+}
+
+/// Everything that moves with a task; texts are empty where there is nothing.
+struct Belongings {
+    task: Option<Vec<u8>>,
+    result: Vec<u8>,
+    history: Vec<u8>,
+    ends: String,
+    visible: String,
 }
 
 impl KvrocksStore {
@@ -162,45 +171,71 @@ impl Keeper {
     }
 
     async fn copy(&self, road: Road, queue: &QueueKey, part: Part, ids: &[String]) -> Result<(), Failure> {
-        let at = &self.shards[road.from];
-        let hash =
-            |name: &str| Command::new("HMGET").arg(at.keys.of(name)).args(ids.iter().map(String::as_str));
-        let mut commands = vec![hash("tasks"), hash("results"), hash("history")];
-        for id in ids {
-            commands.push(Command::new("ZSCORE").arg(at.keys.of("tasks:ttl")).arg(id.as_str()));
-            let visible = &at.keys.queue(queue)[12];
-            commands.push(Command::new("ZSCORE").arg(visible.as_str()).arg(id.as_str()));
-        }
-        let mut replies = at.read(&commands).await?.into_iter();
-        let mut hashes =
-            || list(replies.next().unwrap_or(Reply::Nil)).into_iter().map(found).collect::<Vec<_>>();
-        let (tasks, results, history) = (hashes(), hashes(), hashes());
-        let scores: Vec<String> = replies.map(string).collect();
-        let mut arrivals = Vec::new();
-        let mut departures = Vec::new();
-        for (n, id) in ids.iter().enumerate() {
-            departures.push(self.leave_item(road, queue, part, id, tasks[n].as_deref()));
-            let Some(text) = &tasks[n] else { continue };
-            let call = self
-                .arrive_call(road, queue, part, id, text)
-                .arg(scores[2 * n + 1].as_str())
-                .arg(scores[2 * n].as_str())
-                .number(record::parse(text).map_or(0, |task| task.created_at.millis()))
-                .arg(results[n].clone().unwrap_or_default())
-                .arg(history[n].clone().unwrap_or_default())
-                .arg(self.shards[road.to].keys.queue_name(queue));
-            arrivals.push(Item::ask(road.to, call, |reply| {
-                Answered::of(reply)?;
-                Ok(((), Vec::new()))
-            }));
-        }
-        self.run_batch(arrivals).await?;
+        let belongings = self.belongings(road.from, queue, ids).await?;
+        let arrivals = ids.iter().zip(&belongings).filter_map(|(id, own)| {
+            let text = own.task.as_deref()?;
+            Some(self.arrive_item(road, queue, part, id, text, own))
+        });
+        self.run_batch(arrivals.collect::<Vec<_>>()).await?;
         let arrived = self.records_on(road.to, ids).await?;
-        if arrived.iter().zip(&tasks).any(|(there, here)| here.is_some() && there.is_none()) {
+        if arrived.iter().zip(&belongings).any(|(there, own)| own.task.is_some() && there.is_none()) {
             return Err(Failure::Internal("a copied task is not at the destination".into()));
         }
-        self.run_batch(departures).await?;
+        let departures = ids.iter().zip(&belongings);
+        let departures =
+            departures.map(|(id, own)| self.leave_item(road, queue, part, id, own.task.as_deref()));
+        self.run_batch(departures.collect::<Vec<_>>()).await?;
         Ok(())
+    }
+
+    async fn belongings(
+        &self,
+        shard: usize,
+        queue: &QueueKey,
+        ids: &[String],
+    ) -> Result<Vec<Belongings>, Failure> {
+        let (at, delayed) = (&self.shards[shard], self.shards[shard].keys.queue(queue).swap_remove(12));
+        let commands: Vec<Command> = ids
+            .iter()
+            .flat_map(|id| {
+                let hash = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.as_str());
+                let score = |key: &str| Command::new("ZSCORE").arg(key).arg(id.as_str());
+                let scores = [score(&at.keys.of("tasks:ttl")), score(&delayed)];
+                [hash("tasks"), hash("results"), hash("history")].into_iter().chain(scores)
+            })
+            .collect();
+        let replies = at.read(&commands).await?;
+        let own = |part: &[Reply]| Belongings {
+            task: found(part[0].clone()),
+            result: found(part[1].clone()).unwrap_or_default(),
+            history: found(part[2].clone()).unwrap_or_default(),
+            ends: string(part[3].clone()),
+            visible: string(part[4].clone()),
+        };
+        Ok(replies.chunks_exact(5).map(own).collect())
+    }
+
+    fn arrive_item(
+        &self,
+        road: Road,
+        queue: &QueueKey,
+        part: Part,
+        id: &str,
+        text: &[u8],
+        own: &Belongings,
+    ) -> Item<()> {
+        let call = self
+            .arrive_call(road, queue, part, id, text)
+            .arg(own.visible.as_str())
+            .arg(own.ends.as_str())
+            .number(record::parse(text).map_or(0, |task| task.created_at.millis()))
+            .arg(own.result.clone())
+            .arg(own.history.clone())
+            .arg(self.shards[road.to].keys.queue_name(queue));
+        Item::ask(road.to, call, |reply| {
+            Answered::of(reply)?;
+            Ok(((), Vec::new()))
+        })
     }
 
     fn arrive_call(&self, road: Road, queue: &QueueKey, part: Part, id: &str, text: &[u8]) -> Call {

@@ -172,18 +172,7 @@ impl Sender {
         let exec = replies.pop();
         let done = match exec {
             Some(Reply::List(done)) if done.len() == calls.len() => done,
-            // EXEC was refused: nothing was executed. Why, the first refused command tells.
-            other => {
-                let refused = replies.into_iter().chain(other).find_map(|reply| match reply {
-                    Reply::Error(text) => Some(text),
-                    _ => None,
-                });
-                let text = refused.unwrap_or_else(|| "EXEC was not executed".into());
-                if text.starts_with("MOVED") || text.starts_with("ASK") || text.starts_with("READONLY") {
-                    return Ok(Executed::Moved);
-                }
-                return Err(Failure::unavailable(text));
-            }
+            other => return unexecuted(replies.into_iter().chain(other)),
         };
         if done.iter().any(|reply| matches!(reply, Reply::Error(text) if text.contains("READONLY"))) {
             // This server is a replica now; the next group looks for its master.
@@ -208,6 +197,19 @@ enum Executed {
     Done(Vec<Reply>),
     /// Nothing was executed, because the slot lives elsewhere now.
     Moved,
+}
+
+/// EXEC was refused: nothing was executed. Why, the first refused command tells.
+fn unexecuted(mut replies: impl Iterator<Item = Reply>) -> Result<Executed, Failure> {
+    let refused = replies.find_map(|reply| match reply {
+        Reply::Error(text) => Some(text),
+        _ => None,
+    });
+    let text = refused.unwrap_or_else(|| "EXEC was not executed".into());
+    match ["MOVED", "ASK", "READONLY"].iter().any(|code| text.starts_with(code)) {
+        true => Ok(Executed::Moved),
+        false => Err(Failure::unavailable(text)),
+    }
 }
 
 /// Takes from the front what fits together, at least one.
