@@ -23,6 +23,7 @@ if ! command -v redis-server >/dev/null; then
   # The package starts a service; the tests start servers of their own.
   service redis-server stop >/dev/null 2>&1 || true
 fi
+need promtool prometheus
 python3 -c 'import ensurepip' 2>/dev/null || need ensurepip python3-venv
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy

@@ -10,6 +10,7 @@ use crate::events::Feed;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
+use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
 use codeq_store::Clock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -30,6 +31,7 @@ pub struct App {
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
     pub feed: Arc<Feed>,
+    pub traces: Traces,
     /// When a failure was last logged, in milliseconds.
     complained: AtomicI64,
     /// `/metrics` has a port of its own.
@@ -61,6 +63,7 @@ impl App {
         App {
             metrics,
             feed,
+            traces: Traces::off(),
             complained: AtomicI64::new(0),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
@@ -75,6 +78,10 @@ impl App {
             clock,
             draining,
         }
+    }
+
+    pub fn tracing(self, traces: Traces) -> App {
+        App { traces, ..self }
     }
 
     /// From now on requests are served.
@@ -99,7 +106,7 @@ impl App {
     }
 
     /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
-    pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId) {
+    pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId, tenant: &str) {
         let Some(cause) = &error.cause else { return };
         let now = self.now().millis();
         let last = self.complained.swap(now, Ordering::Relaxed);
@@ -107,7 +114,13 @@ impl App {
             self.complained.store(last, Ordering::Relaxed);
             return;
         }
-        tracing::error!(requestId = id.text(), op = route.path, err = %cause, "storage error");
+        tracing::error!(
+            requestId = id.text(),
+            tenantId = tenant,
+            op = route.path,
+            err = %cause,
+            "storage error"
+        );
     }
 
     pub(super) fn check_rate(

@@ -184,12 +184,15 @@ impl Lent {
         }
         let mut answer = Answered::of(replies.next().unwrap_or(Reply::Nil))?;
         let mut tasks = Vec::new();
-        for text in answer.list() {
-            let task = record::parse(&super::reply::text(text)).ok_or_else(super::create::damaged)?;
+        for lent in answer.list() {
+            let mut lent = super::reply::list(lent).into_iter();
+            let text = super::reply::text(lent.next().unwrap_or(Reply::Nil));
+            let ready_at = Time::from_millis(super::reply::int(&lent.next().unwrap_or(Reply::Nil)));
+            let task = record::parse(&text).ok_or_else(super::create::damaged)?;
             let known = Arc::new(Known::of(&task, self.shard));
             keeper.notes.claimed(&known.queue, self.now);
             keeper.memory.remember(task.id, known);
-            let what = What::Claimed { owner: self.owner.clone(), attempt: task.attempts };
+            let what = What::Claimed { owner: self.owner.clone(), attempt: task.attempts, ready_at };
             events.push(Told::of(&task).event(self.now, what, false));
             tasks.push(task);
         }

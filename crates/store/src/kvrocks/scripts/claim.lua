@@ -61,13 +61,15 @@ local function lend(q)
   else
     redis.call('SET', ARGV[12] .. id, ARGV[10], 'PX', ARGV[7])
   end
+  -- It was changed last when it became ready.
+  local ready_at = int(h.updatedAtMs)
   place(h, 'IN_PROGRESS', 'INPROG_SET')
   touch(h, now, ARGV[6])
   h.attempts = h.attempts + 1
   h.workerId, h.ownerSub, h.leaseUntil = ARGV[10], ARGV[11], ARGV[9]
   h.leaseUntilMs, h.claimedAtMs = until_ms, now
   q.seen = false
-  return keep(id, h)
+  return { keep(id, h), ready_at }
 end
 
 local lent = {}
