@@ -15,8 +15,6 @@ use tokio::sync::{Notify, oneshot};
 
 /// Everyone looks again after this long, whatever was heard.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Waiting claims that are tried at once.
-const TRIED_TOGETHER: usize = 64;
 
 type Answer = oneshot::Sender<Result<Vec<Task>, Failure>>;
 
@@ -171,16 +169,13 @@ impl Claims {
         wishes
     }
 
-    /// Serves one after the other, then two, then four, until one comes away empty.
+    /// Serves one after the other until one comes away empty. Not several at once: a task that comes between
+    /// two of their claims would go to the later one.
     async fn serve_wish(&self, counter: &dyn Counter, places: Vec<u64>) {
-        let (mut places, mut together) = (places.as_slice(), 1);
-        while !places.is_empty() {
-            let (now, later) = places.split_at(together.min(places.len()));
-            let served = join_all(now.iter().map(|at| self.serve_one(counter, *at))).await;
-            if served.contains(&false) {
+        for at in places {
+            if !self.serve_one(counter, at).await {
                 return;
             }
-            (places, together) = (later, (together * 2).min(TRIED_TOGETHER));
         }
     }
 
