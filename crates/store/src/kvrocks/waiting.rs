@@ -148,25 +148,27 @@ impl Claims {
     }
 
     /// The places of those who are to be tried: those who want the same together, in the order of the first.
+    /// Whoever is new stands behind all who want the same, so they are tried before him.
     fn wishes(&self) -> Vec<Vec<u64>> {
         let mut line = self.line();
         let (rung, is_all_rung) = (std::mem::take(&mut line.rung), std::mem::take(&mut line.is_all_rung));
-        let (mut wishes, mut known) = (Vec::<Vec<u64>>::new(), HashMap::new());
+        let mut known = HashMap::new();
+        let mut wishes: Vec<(bool, Vec<u64>)> = Vec::new();
         for (at, waiter) in &mut line.waiters {
             let is_new = std::mem::take(&mut waiter.is_new);
-            if is_new || is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue)) {
-                let commands = match &waiter.claim.commands {
-                    Commands::Any => None,
-                    Commands::These(commands) => Some(commands.clone()),
-                };
-                let wish = *known.entry((waiter.claim.tenant.clone(), commands)).or_insert_with(|| {
-                    wishes.push(Vec::new());
-                    wishes.len() - 1
-                });
-                wishes[wish].push(*at);
-            }
+            let is_called = is_new || is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue));
+            let commands = match &waiter.claim.commands {
+                Commands::Any => None,
+                Commands::These(commands) => Some(commands.clone()),
+            };
+            let wish = *known.entry((waiter.claim.tenant.clone(), commands)).or_insert_with(|| {
+                wishes.push((false, Vec::new()));
+                wishes.len() - 1
+            });
+            wishes[wish].0 |= is_called;
+            wishes[wish].1.push(*at);
         }
-        wishes
+        wishes.into_iter().filter(|(is_called, _)| *is_called).map(|(_, places)| places).collect()
     }
 
     /// Serves one after the other until one comes away empty. Not several at once: a task that comes between
