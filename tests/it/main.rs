@@ -6,6 +6,7 @@ mod cli;
 mod contract;
 mod events;
 mod harness;
+mod kvrocks;
 mod observability;
 mod operator;
 mod session;

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::routes::Route;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
-use crate::config::Config;
+use crate::config::{Config, Persistence};
 use crate::events::Feed;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
@@ -25,6 +25,8 @@ pub struct App {
     broker: OnceLock<Arc<Broker>>,
     pub gate: Arc<Gate>,
     pub stamp: Stamp,
+    /// Where results are, as tasks tell it.
+    results: &'static str,
     pub limits: Limits,
     rates: Rates,
     clock: Arc<dyn Clock>,
@@ -69,6 +71,10 @@ impl App {
             broker: OnceLock::new(),
             gate,
             stamp: Stamp::new(config.timezone.clone()),
+            results: match config.persistence {
+                Persistence::Kvrocks(_) => "codeq:results",
+                _ => "codeq/results/",
+            },
             limits: Limits { body: config.limits.max_body_bytes, submit: config.limits.max_submit_bytes },
             rates: Rates {
                 producer: Buckets::new(config.rate_limits.producer),
@@ -91,6 +97,11 @@ impl App {
 
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.broker.get()
+    }
+
+    /// A task on the wire.
+    pub fn show<'a>(&self, task: &'a codeq_queue::Task) -> codeq_api::task::Task<'a> {
+        super::show::task(task, self.results, &self.stamp)
     }
 
     pub fn draining(&self) -> CancellationToken {

@@ -36,7 +36,7 @@ pub async fn create(mut call: Call, producer: Producer) -> Result<Response, Erro
     let asked = request(&producer.0.tenant, &context(&call), CreateBody { idempotency_key: None, ..body })
         .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
     let created = call.broker()?.create(vec![asked]).await.pop().expect("one item, one answer")?;
-    let mut response = reply::json(StatusCode::ACCEPTED, &show::task(&created.task, &call.app.stamp));
+    let mut response = reply::json(StatusCode::ACCEPTED, &call.app.show(&created.task));
     if created.is_replay {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -58,7 +58,7 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
     }
     let results = created.iter().map(|item| match item {
         Ok(created) => CreatedItem {
-            task: Some(show::task(&created.task, &call.app.stamp)),
+            task: Some(call.app.show(&created.task)),
             replayed: created.is_replay,
             error: None,
             code: None,
@@ -135,7 +135,7 @@ pub fn common_failure<T>(items: &broker::Items<T>) -> Option<Error> {
 pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
     let found = call.broker()?.get(&reader.0.tenant, &call.param("id")).await;
     let task = found.map_err(|error| Error::from(error).saying("task_not_found", "not found"))?;
-    Ok(reply::ok(&show::task(&task, &call.app.stamp)))
+    Ok(reply::ok(&call.app.show(&task)))
 }
 
 pub async fn result(mut call: Call, reader: Reader) -> Result<Response, Error> {
@@ -147,7 +147,7 @@ pub async fn result(mut call: Call, reader: Reader) -> Result<Response, Error> {
     let (task, record) =
         ended.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;
     let stamp = &call.app.stamp;
-    Ok(reply::ok(&Finished { result: show::record(task.id, &record, stamp), task: show::task(&task, stamp) }))
+    Ok(reply::ok(&Finished { result: show::record(task.id, &record, stamp), task: call.app.show(&task) }))
 }
 
 /// Nothing or less is no wait, more than `most` is `most`.

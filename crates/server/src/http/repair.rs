@@ -4,7 +4,7 @@ use super::admin::{one_tenant, scope, view};
 use super::call::{Call, parse_or_empty};
 use super::error::Error;
 use super::search::in_command;
-use super::{filter, reply, show};
+use super::{filter, reply};
 use crate::auth::Admin;
 use crate::broker::BulkRequest;
 use crate::stamp::Stamp;
@@ -16,7 +16,7 @@ use codeq_queue::{Operation, OperationKind, Refusal};
 pub async fn cancel(call: Call, admin: Admin) -> Result<Response, Error> {
     let tenant = one_tenant(&call, &admin)?;
     let task = call.broker()?.cancel(&tenant, &call.param("id")).await?;
-    Ok(reply::ok(&show::task(&task, &call.app.stamp)))
+    Ok(reply::ok(&call.app.show(&task)))
 }
 
 pub async fn requeue(mut call: Call, admin: Admin) -> Result<Response, Error> {
@@ -24,7 +24,7 @@ pub async fn requeue(mut call: Call, admin: Admin) -> Result<Response, Error> {
     let tenant = one_tenant(&call, &admin)?;
     let (command, id) = (call.param("command"), call.param("id"));
     let task = call.broker()?.requeue(&tenant, &command, &id, body.max_attempts).await?;
-    Ok(reply::ok(&show::task(&task, &call.app.stamp)))
+    Ok(reply::ok(&call.app.show(&task)))
 }
 
 pub async fn remove(call: Call, admin: Admin) -> Result<Response, Error> {

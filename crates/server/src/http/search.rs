@@ -3,7 +3,7 @@
 use super::admin::{one_tenant, scope};
 use super::call::Call;
 use super::error::Error;
-use super::{filter, reply, show};
+use super::{filter, reply};
 use crate::auth::Admin;
 use crate::broker::{Group, Reason};
 use crate::stamp::Stamp;
@@ -57,7 +57,7 @@ async fn page(call: Call, admin: Admin, filter: Filter, has_payload: bool) -> Re
     };
     let listed = call.broker()?.list(asked).await?;
     let items = listed.tasks.iter().map(|task| {
-        let mut shown = show::task(task, &call.app.stamp);
+        let mut shown = call.app.show(task);
         if !has_payload {
             shown.payload = Cow::Borrowed("");
         }

@@ -10,11 +10,13 @@ fn text(optional: &Option<Box<str>>) -> Cow<'_, str> {
     Cow::Borrowed(optional.as_deref().unwrap_or_default())
 }
 
-pub fn task<'a>(task: &'a codeq_queue::Task, stamp: &Stamp) -> Task<'a> {
+/// `results` is where the store keeps results; a slash at its end asks for the id behind it.
+pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &Stamp) -> Task<'a> {
     let body: &Body = &task.body;
     let lease = task.state.lease();
     let result_key = match task.has_result() {
-        true => format!("codeq/results/{}", task.id),
+        true if results.ends_with('/') => format!("{results}{}", task.id),
+        true => results.to_owned(),
         false => String::new(),
     };
     let created_at: Cow<'_, str> = stamp.text(task.created_at).into();

@@ -39,7 +39,7 @@ pub async fn claim(mut call: Call, worker: Worker) -> Result<Response, Error> {
     call.forget_head();
     let lent = lend(call.broker()?, &worker, request).await?;
     let Some(task) = lent.tasks().first() else { return Ok(reply::no_content()) };
-    let text = reply::encode(&show::task(task, &call.app.stamp));
+    let text = reply::encode(&call.app.show(task));
     Ok(handed_over(text, lent, pace))
 }
 
@@ -60,7 +60,7 @@ pub async fn claim_batch(mut call: Call, worker: Worker) -> Result<Response, Err
     if lent.tasks().is_empty() {
         return Ok(reply::no_content());
     }
-    let tasks = lent.tasks().iter().map(|task| show::task(task, &call.app.stamp)).collect();
+    let tasks = lent.tasks().iter().map(|task| call.app.show(task)).collect();
     let text = reply::encode(&ClaimedTasks { tasks });
     Ok(handed_over(text, lent, call.pace()))
 }
