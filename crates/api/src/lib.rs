@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod error;
 pub mod grpc;
+pub mod history;
 pub mod json;
 pub mod subscription;
 pub mod task;

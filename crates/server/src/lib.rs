@@ -9,6 +9,7 @@ pub mod auth;
 pub mod broker;
 pub mod config;
 pub mod grpc;
+mod history;
 pub mod http;
 mod metrics;
 pub mod rate;
@@ -24,6 +25,7 @@ use broker::{Broker, Settings};
 use codeq_queue::{Observer, Store};
 use codeq_store::{Clock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
+use history::History;
 use http::Listening;
 use metrics::Metrics;
 use std::net::SocketAddr;
@@ -86,7 +88,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
-    let observer = observer(metrics.clone(), signals.clone());
+    let observer = observer(metrics.clone(), signals.clone(), app.history.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(observer) => store.map_err(ServeError::Init)?,
@@ -96,6 +98,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker);
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
+    let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
@@ -120,6 +123,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let operations = tokio::time::timeout(DRAIN, operations);
     let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
+    history.abort();
     drop(scraped);
     match tokio::time::timeout(CLOSE, broker.close()).await {
         Ok(closed) => closed.map_err(|failure| ServeError::Http(format!("closing the store: {failure}"))),
@@ -130,10 +134,11 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 }
 
 /// Everyone who watches the store.
-fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>) -> Observer {
+fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>, history: Arc<History>) -> Observer {
     Arc::new(move |events| {
         metrics.observe(events);
         signals.observe(events);
+        history.observe(events);
     })
 }
 

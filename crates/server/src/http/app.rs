@@ -6,6 +6,7 @@ use super::routes::Route;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::config::Config;
+use crate::history::History;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
@@ -28,6 +29,9 @@ pub struct App {
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
+    pub history: Arc<History>,
+    /// The token that `codeq dev` tells everyone; `None` in any other mode.
+    pub dev_token: Option<&'static str>,
     /// When a failure was last logged, in milliseconds.
     complained: AtomicI64,
     /// `/metrics` has a port of its own.
@@ -57,6 +61,8 @@ impl App {
     ) -> App {
         App {
             metrics,
+            history: Arc::new(History::new(clock.now())),
+            dev_token: config.dev_token(),
             complained: AtomicI64::new(0),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),

@@ -10,6 +10,7 @@ mod docs;
 mod error;
 mod filter;
 mod health;
+mod history;
 mod listen;
 mod produce;
 mod repair;
@@ -19,6 +20,7 @@ mod search;
 mod show;
 mod subscribe;
 mod transfer;
+mod ui;
 mod unread;
 mod watched;
 mod webhooks;
@@ -68,7 +70,8 @@ impl Entry {
             router = mount(router, &app, Arc::new(route));
         }
         let router = router.fallback(|request: Request| async move {
-            Error::route_not_found().respond(id_of(&request).text())
+            let to_dashboard = ui::from_root(request.method(), request.uri(), request.headers());
+            to_dashboard.unwrap_or_else(|| Error::route_not_found().respond(id_of(&request).text()))
         });
         Entry { router }
     }

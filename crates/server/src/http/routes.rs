@@ -2,7 +2,9 @@
 
 use super::call::Call;
 use super::error::Error;
-use super::{Limits, admin, docs, health, produce, repair, search, subscribe, transfer, webhooks, work};
+use super::{
+    Limits, admin, docs, health, history, produce, repair, search, subscribe, transfer, ui, webhooks, work,
+};
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
@@ -167,6 +169,7 @@ pub fn table() -> Vec<Route> {
             .limited(BodyLimit::Topic),
         get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
         delete("/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        get("/v1/codeq/admin/history", admin(history::history)),
         get("/v1/codeq/admin/tasks", admin(search::list)),
         post("/v1/codeq/admin/tasks/cancel", admin(repair::cancel_all)),
         get("/v1/codeq/admin/tasks/{id}/explain", admin(search::explain)),
@@ -195,5 +198,7 @@ pub fn table() -> Vec<Route> {
         get("/docs", open(docs::page)),
         get("/docs/docs.css", open(docs::style)),
         get("/docs/docs.js", open(docs::script)),
+        get("/ui", open(ui::page)),
+        get("/ui/{*asset}", open(ui::asset)),
     ]
 }

@@ -1,0 +1,181 @@
+// One task: why it is where it is, what happened to it, what it carries.
+
+import { get, getText, post, remove, segment, send, session } from "../api.js";
+import { badge, button, h, link, panel, replace } from "../dom.js";
+import { ask, attempt } from "../dialog.js";
+import { content, parseExactly } from "../content.js";
+import { age, ago, millis, time } from "../format.js";
+import { poll } from "../poll.js";
+import { stateBadge, stateOf } from "../tasks.js";
+import { deliveryList } from "./webhooks.js";
+
+const GOOD = new Set(["completed"]);
+const NEUTRAL = new Set(["refunded", "abandoned", "cancelled"]);
+
+function facts(rows) {
+  const shown = rows.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+function when(at) {
+  return at ? h("time", { datetime: at, title: at }, `${time(at)} (${ago(at)})`) : undefined;
+}
+
+function copied(text, what) {
+  return h("span", { class: "copyable" }, h("span", { class: "mono" }, text),
+    button("Copy", () => attempt(() => navigator.clipboard.writeText(text), `${what} copied.`), { class: "small", "aria-label": `Copy ${what.toLowerCase()}` }));
+}
+
+/** The words of the explanation, with what each reason adds. */
+function why(explained) {
+  const others = explained.reasons.filter(({ text }) => text !== explained.summary);
+  return h("div", { class: `why state-${explained.state}` },
+    h("p", { class: "summary" }, stateBadge(explained.state), " ", h("span", { id: "summary" }, explained.summary)),
+    others.length ? h("ul", {}, others.map(({ text }) => h("li", {}, text))) : null,
+    explained.nextChangeAt ? h("p", { class: "muted" }, "Next change: ", when(explained.nextChangeAt)) : null);
+}
+
+function traceId(task) {
+  return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(task.traceParent ?? "")?.[1];
+}
+
+function about(task) {
+  const headers = Object.entries(task.headers ?? {});
+  const trace = traceId(task);
+  return facts([
+    ["Queue", session.isAdmin ? link(`#/queues/${segment(task.command)}`, task.command) : task.command],
+    ["Status", task.status],
+    ["Attempts", `${task.attempts ?? 0} of ${task.maxAttempts ?? "unlimited"}${task.refunds ? ` (${task.refunds} refunded)` : ""}`],
+    ["Priority", String(task.priority ?? 0)],
+    ["Worker", task.workerId && h("span", { class: "mono" }, task.workerId)],
+    ["Lease until", when(task.leaseUntil)],
+    ["Created", when(task.createdAt)],
+    ["Changed", when(task.updatedAt)],
+    ["Tenant", task.tenantId],
+    ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],
+    ["Trace id", trace && copied(trace, "Trace id")],
+    ["Headers", headers.length ? h("span", { class: "mono" }, headers.map(([name, value]) => h("div", {}, `${name}: ${value}`))) : undefined],
+    ["Error", task.error && h("span", { class: "bad-text" }, task.error)],
+  ]);
+}
+
+function timeline(attempts) {
+  if (attempts.length === 0) return h("p", { class: "muted" }, "No worker has had it yet.");
+  const one = (entry) => {
+    const kind = !entry.outcome ? "now" : GOOD.has(entry.outcome) ? "good" : NEUTRAL.has(entry.outcome) ? "" : "bad";
+    const took = entry.endedAt ? new Date(entry.endedAt) - new Date(entry.claimedAt) : undefined;
+    const lasted = took === undefined ? `for ${age((Date.now() - new Date(entry.claimedAt)) / 1000)} so far` : `for ${millis(took)}`;
+    return h("li", { class: kind },
+      h("div", {}, h("b", {}, `Attempt ${entry.attempt}`), " ", badge((entry.outcome ?? "running").replace("_", " "), kind)),
+      h("div", { class: "muted" }, time(entry.claimedAt), " · ", lasted, " · ", h("span", { class: "mono" }, entry.workerId)),
+      entry.error ? h("div", { class: "bad-text" }, entry.error) : null);
+  };
+  return h("ol", { class: "timeline" }, attempts.map(one));
+}
+
+async function download(artifact) {
+  const path = new URL(artifact.url, location.href).pathname;
+  const response = await send("GET", path.replace(/^\/v1\/codeq/, ""));
+  const address = URL.createObjectURL(await response.blob());
+  h("a", { href: address, download: artifact.name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+function artifacts(list) {
+  const one = (artifact) => h("li", {}, button(artifact.name, () => attempt(() => download(artifact)), { class: "small" }));
+  return panel("Artifacts", {}, h("ul", { class: "artifacts" }, list.map(one)));
+}
+
+async function resultOf(id, signal) {
+  const text = await getText(`/tasks/${segment(id)}/result`, { signal });
+  return parseExactly(text).result;
+}
+
+function outcome(record) {
+  const parts = [];
+  if (record.result !== undefined) parts.push(content("Result", JSON.stringify(record.result)));
+  if (record.failureReason) parts.push(facts([["Reason", record.failureReason]]));
+  return parts;
+}
+
+function actions(task, refresh) {
+  if (!session.isAdmin) return [];
+  const path = segment(task.id);
+  const dead = `/admin/dlq/${segment(task.command)}/${path}`;
+  const act = (settings) => async () => {
+    if (await ask(settings)) refresh();
+  };
+  const state = stateOf(task);
+  const list = [];
+  if (["ready", "delayed", "running"].includes(state)) {
+    const text = state === "running" ? "1 task will be cancelled; its worker's result will be refused." : "1 task will be cancelled. It will not run.";
+    list.push(button("Cancel task", act({ title: "Cancel this task?", describe: async () => text, confirm: "Cancel task", isDangerous: true, act: () => post(`/admin/tasks/${path}/cancel`) }), { class: "danger" }));
+  }
+  if (state === "dead") {
+    list.push(button("Replay", act({ title: "Replay this task?", describe: async () => "1 task will be put back into its queue.", confirm: "Replay", act: () => post(`${dead}/requeue`, {}) }), { class: "primary" }));
+    list.push(button("Delete", act({ title: "Delete this dead letter?", describe: async () => "1 task will be deleted for good, with its payload.", confirm: "Delete", isDangerous: true, act: () => remove(dead) }), { class: "danger" }));
+  }
+  return list;
+}
+
+/** The whole page again only where something changed: payloads stay as they are read. */
+export async function task({ root, rest, signal }) {
+  const id = rest[0] ?? "";
+  const head = h("div", { class: "page-head" });
+  const reasons = h("div", { "aria-live": "polite" });
+  const details = h("div", {});
+  const attempts = h("div", {});
+  const payload = h("div", {});
+  const result = h("div", {});
+  const callbacks = h("div", {});
+  const columns = h("div", { class: "columns" }, panel("Details", {}, details), session.isAdmin ? panel("Attempts", {}, attempts) : null);
+  let shown = "";
+  let refresh = () => {};
+
+  const draw = async (now) => {
+    replace(head, h("div", {}, h("p", { class: "crumb" }, "Task"), h("h1", { class: "mono" }, now.id, " ", stateBadge(stateOf(now)))), h("div", { class: "actions" }, actions(now, () => refresh())));
+    if (!payload.firstChild) payload.append(panel("Payload", { class: "bare" }, content("Payload", now.payload ?? "null")));
+    if (now.webhook && session.isAdmin && !callbacks.firstChild) callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
+    replace(result);
+    if (!now.resultKey) return;
+    const record = await resultOf(id, signal);
+    const parts = outcome(record);
+    if (parts.length) result.append(panel("Result", { class: "bare" }, parts));
+    if (record.artifacts?.length) result.append(artifacts(record.artifacts));
+  };
+
+  const first = await get(`/tasks/${segment(id)}`, { signal }).catch((error) => {
+    if (error.status === 404) return null;
+    throw error;
+  });
+  if (!first) {
+    const text = "It never existed, has expired, was deleted, or belongs to another tenant.";
+    replace(root, h("div", { class: "empty" }, h("h1", {}, "There is no such task"), h("p", { class: "mono" }, id), h("p", {}, text)));
+    return;
+  }
+  replace(root, head, reasons, columns, payload, result, callbacks);
+  refresh = poll(async () => {
+    const now = await get(`/tasks/${segment(id)}`, { signal }).catch((error) => (error.status === 404 ? gone(head, reasons) : Promise.reject(error)));
+    if (!now) return;
+    replace(details, about(now));
+    if (session.isAdmin) {
+      const [explained, list] = await Promise.all([
+        get(`/admin/tasks/${segment(id)}/explain`, { signal }),
+        get(`/admin/tasks/${segment(id)}/attempts`, { signal }),
+      ]);
+      const told = JSON.stringify(explained);
+      if (reasons.dataset.told !== told) replace(reasons, why(explained));
+      reasons.dataset.told = told;
+      replace(attempts, timeline(list.items));
+    }
+    const version = `${now.updatedAt} ${now.status} ${now.lastKnownLocation} ${now.attempts}`;
+    if (version !== shown) await draw(now);
+    shown = version;
+  }, 2000, signal);
+}
+
+function gone(head, reasons) {
+  head.querySelector(".actions")?.replaceChildren();
+  replace(reasons, h("p", { class: "why" }, "The task is gone: deleted or expired."));
+  return null;
+}
