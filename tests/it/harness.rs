@@ -170,7 +170,13 @@ impl Drop for Server {
 pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
     let response = request.send().await.expect("the server answers");
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let text = response.text().await.expect("the answer is complete");
+    // A stream of events has no end to wait for.
+    let is_stream =
+        headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let text = match is_stream {
+        true => String::new(),
+        false => response.text().await.expect("the answer is complete"),
+    };
     let json = serde_json::from_str(&text).unwrap_or(Value::Null);
     Answer { status, headers, text, json }
 }

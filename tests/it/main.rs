@@ -3,6 +3,7 @@
 mod abuse;
 mod artifacts;
 mod contract;
+mod events;
 mod harness;
 mod operator;
 mod session;

@@ -8,6 +8,7 @@ mod artifacts;
 pub mod auth;
 pub mod broker;
 pub mod config;
+mod events;
 pub mod grpc;
 mod history;
 pub mod http;
@@ -25,6 +26,7 @@ use broker::{Broker, Settings};
 use codeq_queue::{Observer, Store};
 use codeq_store::{Clock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
+use events::Feed;
 use history::History;
 use http::Listening;
 use metrics::Metrics;
@@ -79,8 +81,15 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
     let gate = Arc::new(gate);
     let metrics = Arc::new(Metrics::new());
-    let app =
-        Arc::new(http::App::new(&config, gate.clone(), metrics.clone(), clock.clone(), draining.clone()));
+    let feed = Arc::new(Feed::new());
+    let app = Arc::new(http::App::new(
+        &config,
+        gate.clone(),
+        metrics.clone(),
+        feed.clone(),
+        clock.clone(),
+        draining.clone(),
+    ));
     let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
     let scraped = match &config.metrics {
         Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
@@ -88,7 +97,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
-    let observer = observer(metrics.clone(), signals.clone(), app.history.clone());
+    let observer = observer(metrics.clone(), signals.clone(), feed, app.history.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(observer) => store.map_err(ServeError::Init)?,
@@ -134,10 +143,16 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 }
 
 /// Everyone who watches the store.
-fn observer(metrics: Arc<Metrics>, signals: Arc<Signals>, history: Arc<History>) -> Observer {
+fn observer(
+    metrics: Arc<Metrics>,
+    signals: Arc<Signals>,
+    feed: Arc<Feed>,
+    history: Arc<History>,
+) -> Observer {
     Arc::new(move |events| {
         metrics.observe(events);
         signals.observe(events);
+        feed.observe(events);
         history.observe(events);
     })
 }

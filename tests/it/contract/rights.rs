@@ -17,8 +17,9 @@ async fn ask(server: &Server, route: &Route, authorization: Option<&str>) -> Ans
         request = request.header("Authorization", authorization);
     }
     let got = answer(request).await;
-    // Exports are lines, not a document.
-    let is_lines = got.header("content-type") == "application/x-ndjson";
+    // Exports and events are lines, not a document.
+    let is_lines =
+        ["application/x-ndjson", "text/event-stream; charset=utf-8"].contains(&got.header("content-type"));
     if !matches!(route.endpoint, Endpoint::Open(_)) && !is_lines {
         lawful(&got);
     }

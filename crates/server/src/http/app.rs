@@ -6,6 +6,7 @@ use super::routes::Route;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::config::Config;
+use crate::events::Feed;
 use crate::history::History;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
@@ -29,6 +30,7 @@ pub struct App {
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
+    pub feed: Arc<Feed>,
     pub history: Arc<History>,
     /// The token that `codeq dev` tells everyone; `None` in any other mode.
     pub dev_token: Option<&'static str>,
@@ -56,11 +58,13 @@ impl App {
         config: &Config,
         gate: Arc<Gate>,
         metrics: Arc<Metrics>,
+        feed: Arc<Feed>,
         clock: Arc<dyn Clock>,
         draining: CancellationToken,
     ) -> App {
         App {
             metrics,
+            feed,
             history: Arc::new(History::new(clock.now())),
             dev_token: config.dev_token(),
             complained: AtomicI64::new(0),
@@ -86,6 +90,10 @@ impl App {
 
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.broker.get()
+    }
+
+    pub fn draining(&self) -> CancellationToken {
+        self.draining.clone()
     }
 
     pub fn is_draining(&self) -> bool {

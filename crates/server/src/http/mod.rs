@@ -8,6 +8,7 @@ mod app;
 mod call;
 mod docs;
 mod error;
+mod events;
 mod filter;
 mod health;
 mod history;

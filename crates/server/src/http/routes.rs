@@ -3,7 +3,8 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, docs, health, history, produce, repair, search, subscribe, transfer, ui, webhooks, work,
+    Limits, admin, docs, events, health, history, produce, repair, search, subscribe, transfer, ui, webhooks,
+    work,
 };
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
@@ -161,6 +162,7 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/tasks/{id}/artifacts/{name}", any(produce::artifact)),
         post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
         post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
+        get("/v1/codeq/events", any(events::listen)),
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),
         get("/v1/codeq/admin/queues/{command}", admin(admin::queue)),

@@ -175,6 +175,10 @@ impl Watched {
             return self.poll_stall(context).map(|()| Err(io::ErrorKind::TimedOut.into()));
         };
         self.stall = None;
+        // An answer that is still being told, event by event, is not idle.
+        if self.pace.phase.load(Ordering::Relaxed) == IDLE {
+            self.pace.is_answered();
+        }
         if is_loaded
             && written.is_ok()
             && let Some(mut lent) = self.pace.unload()

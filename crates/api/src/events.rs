@@ -1,0 +1,36 @@
+//! The event stream: what one `data` line holds.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct EventBody<'a> {
+    /// `created`, `claimed`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `paused` or
+    /// `resumed`.
+    #[serde(rename = "type")]
+    pub kind: Cow<'a, str>,
+    /// `None` for what happens to a queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<Cow<'a, str>>,
+    pub command: Cow<'a, str>,
+    pub tenant_id: Cow<'a, str>,
+    pub at: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Cow<'a, str>>,
+}
+
+/// Events were lost.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct LaggedBody<'a> {
+    #[serde(rename = "type")]
+    pub kind: Cow<'a, str>,
+    /// Zero if nobody knows how many.
+    pub missed: u64,
+}

@@ -1,0 +1,129 @@
+//! The event stream over server-sent events.
+
+use super::call::Call;
+use super::error::Error;
+use super::reply;
+use crate::auth::Reader as AnyCaller;
+use crate::events::{KINDS, News, Reader, Told, Wanted, kind_of};
+use crate::stamp::Stamp;
+use axum::body::Body;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use codeq_api::events::{EventBody, LaggedBody};
+use codeq_queue::{Refusal, TaskId};
+use futures_util::stream;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+/// A sign of life when nothing happens.
+const QUIET: Duration = Duration::from_secs(15);
+
+pub async fn listen(call: Call, caller: AnyCaller) -> Result<Response, Error> {
+    // Events are of an open store; while it opens there are none.
+    call.broker()?;
+    let wanted = Wanted {
+        tenant: caller.0.tenant.clone(),
+        command: call.query("command").filter(|command| !command.is_empty()).map(|c| c.to_ascii_lowercase()),
+        task: match call.query("taskId").filter(|id| !id.is_empty()) {
+            Some(id) => Some(TaskId::parse(&id).ok_or(Refusal::NotFound)?),
+            None => None,
+        },
+        types: types(call.query("types"))?,
+    };
+    let last_id = call.header("last-event-id").ok().flatten();
+    let teller = Teller {
+        reader: call.app.feed.listen(wanted, last_id),
+        stamp: call.app.stamp.clone(),
+        draining: call.app.draining(),
+        ends: caller.0.ends_at.map(|at| at.since(call.app.now())),
+        since: tokio::time::Instant::now(),
+    };
+    let hello = stream::once(std::future::ready(Ok::<_, std::io::Error>(Bytes::from_static(b": codeq\n\n"))));
+    let told = stream::unfold(teller, |mut teller| async move {
+        let lines = teller.next().await?;
+        Some((Ok(lines), teller))
+    });
+    let body = Body::from_stream(futures_util::StreamExt::chain(hello, told));
+    let mut response = reply::with_type(StatusCode::OK, STREAM, body);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies that gather answers would hold events back.
+    let no_buffering = HeaderName::from_static("x-accel-buffering");
+    response.headers_mut().insert(no_buffering, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+fn types(given: Option<String>) -> Result<Vec<String>, Refusal> {
+    let given = given.unwrap_or_default();
+    let words = given.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let known = words.map(|word| match KINDS.contains(&word) {
+        true => Ok(word.to_owned()),
+        false => Err(Refusal::InvalidFilter(format!("unknown event type {word}"))),
+    });
+    known.collect()
+}
+
+struct Teller {
+    reader: Reader,
+    stamp: Stamp,
+    draining: CancellationToken,
+    /// How long the token is accepted.
+    ends: Option<Duration>,
+    since: tokio::time::Instant,
+}
+
+impl Teller {
+    /// The next lines; `None` when the stream is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        let over = async {
+            match self.ends {
+                Some(ends) => tokio::time::sleep_until(self.since + ends).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.draining.cancelled() => None,
+            () = over => None,
+            news = self.reader.next() => Some(lines(&news, &self.stamp)),
+            () = tokio::time::sleep(QUIET) => Some(Bytes::from_static(b": quiet\n\n")),
+        }
+    }
+}
+
+fn lines(news: &[News], stamp: &Stamp) -> Bytes {
+    let mut lines = Vec::with_capacity(news.len() * 256);
+    let mut add = |id: Option<&str>, kind: &str, data: Bytes| {
+        if let Some(id) = id {
+            lines.extend_from_slice(format!("id: {id}\n").as_bytes());
+        }
+        lines.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
+        lines.extend_from_slice(&data);
+        lines.extend_from_slice(b"\n\n");
+    };
+    for news in news {
+        match news {
+            News::Lagged { missed } => {
+                add(None, "lagged", reply::encode(&LaggedBody { kind: "lagged".into(), missed: *missed }));
+            }
+            News::Event { id, event } => {
+                let told = Told::of(event);
+                let body = EventBody {
+                    kind: kind_of(&event.what).into(),
+                    task_id: event.task.map(|task| task.to_string().into()),
+                    command: (&*event.command).into(),
+                    tenant_id: (&*event.queue.tenant).into(),
+                    at: stamp.text(told.at).into(),
+                    attempt: told.attempt,
+                    worker_id: told.worker_id.map(Into::into),
+                    status: told.status.map(Into::into),
+                    error: told.error.map(Into::into),
+                };
+                add(Some(id), kind_of(&event.what), reply::encode(&body));
+            }
+        }
+    }
+    lines.into()
+}
