@@ -71,11 +71,13 @@ export function charts({ command, signal, onHistory = () => {} }) {
   return node;
 }
 
-function dataOf({ series, isRate }, { total, stepSeconds, until }, minutes) {
+/** The chart begins where the history does, if that is later than what is asked for. */
+function dataOf({ series, isRate }, { total, stepSeconds, until, since }, minutes) {
   const to = new Date(until).getTime();
   const step = stepSeconds * 1000;
   const lines = series.map(({ of }) => total[of].map((value) => (isRate ? value / stepSeconds : value)));
   // A point stands at the end of its step.
   const start = to - (lines[0].length - 1) * step;
-  return { from: Math.min(to - minutes * 60_000, to - 1), to, start, step, lines };
+  const from = Math.min(Math.max(to - minutes * 60_000, new Date(since).getTime()), to - 60_000);
+  return { from, to, start, step, lines };
 }
