@@ -45,7 +45,7 @@ export function content(title, text) {
   } else {
     show(place, printed);
   }
-  return h("div", { class: "content" }, h("div", { class: "content-head" }, h("h3", {}, title), tools), place);
+  return h("div", { class: "content" }, h("div", { class: "content-head" }, h("h2", {}, title), tools), place);
 }
 
 function show(place, text) {

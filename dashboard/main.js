@@ -21,6 +21,9 @@ const PAGES = [
   { path: "webhooks", title: "Webhooks", view: lazy("webhooks", "webhooks"), needsAdmin: true, isListed: true },
 ];
 
+/** Between two tries while the server is away. */
+const AGAIN_MS = 1500;
+
 let current = new AbortController();
 let isFirst = true;
 
@@ -37,7 +40,7 @@ async function show() {
   const { first, rest, search } = place();
   const page = PAGES.find(({ path }) => path === first);
   mark(first);
-  if (!token()) return signIn(signal);
+  if (!token()) return signIn();
   document.title = page ? `${rest[0] ?? page.title} · codeQ` : "codeQ";
   if (!page) return replace(main, notFound());
   if (page.needsAdmin && !session.isAdmin) return replace(main, needsAdmin());
@@ -49,7 +52,9 @@ async function show() {
   try {
     await page.view({ root, rest, search, signal });
   } catch (error) {
-    if (!signal.aborted) replace(root, failure(error));
+    if (signal.aborted) return;
+    replace(root, failure(error));
+    if (error.isAway) setTimeout(() => signal.aborted || show(), AGAIN_MS);
   }
 }
 
@@ -79,13 +84,14 @@ function failure(error) {
     error.requestId ? h("p", { class: "muted mono" }, `Request ${error.requestId}`) : null);
 }
 
-async function signIn(signal, refusal) {
+async function signIn(refusal) {
   current.abort();
   current = new AbortController();
+  const { signal } = current;
   byId("signout").hidden = true;
   document.title = "Sign in · codeQ";
   const { signin } = await import("./views/signin.js");
-  if (signal.aborted && !refusal) return;
+  if (signal.aborted) return;
   signin({ root: main, refusal, onToken: start });
 }
 
@@ -97,7 +103,7 @@ async function start() {
     session.isAdmin = true;
   } catch (error) {
     if (error.status === 401) return undefined;
-    if (error.isAway) return setTimeout(start, 1500);
+    if (error.isAway) return setTimeout(start, AGAIN_MS);
     session.isAdmin = false;
   }
   byId("signout").hidden = !hasOwnToken();
@@ -115,7 +121,7 @@ function watchConnection() {
   };
   connection.addEventListener("away", ({ detail }) => tell(false, `${detail.message} Trying again…`));
   connection.addEventListener("back", () => tell(true, ""));
-  connection.addEventListener("refused", ({ detail }) => signIn(current.signal, detail));
+  connection.addEventListener("refused", ({ detail }) => signIn(detail));
   tell(true, "");
 }
 

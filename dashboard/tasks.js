@@ -22,9 +22,10 @@ export function taskLink(id) {
   return link(`#/tasks/${encodeURIComponent(id)}`, shortId(id), { class: "mono", title: id });
 }
 
-function age(name) {
-  return (task) => {
-    const node = h("time", { datetime: task[name], title: task[name] }, "");
+/** A cell with an instant and its age. */
+export function whenCell(name) {
+  return (row) => {
+    const node = h("time", { datetime: row[name], title: row[name] });
     const update = (next) => setText(node, `${time(next[name])} · ${ago(next[name])}`);
     return { node, update };
   };
@@ -39,8 +40,8 @@ function columns(hasCommand) {
     { label: "Priority", kind: "num", text: (task) => task.priority ?? 0 },
     { label: "Worker", kind: "mono cut", text: (task) => task.workerId || "–" },
     { label: "Error", kind: "error cut", text: (task) => task.error || "–" },
-    { label: "Created", kind: "when", make: age("createdAt") },
-    { label: "Changed", kind: "when", make: age("updatedAt") },
+    { label: "Created", kind: "when", make: whenCell("createdAt") },
+    { label: "Changed", kind: "when", make: whenCell("updatedAt") },
   ];
   return all.filter(Boolean);
 }

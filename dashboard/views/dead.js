@@ -2,11 +2,11 @@
 
 import { get, segment } from "../api.js";
 import { button, field, h, link, panel, replace, select } from "../dom.js";
-import { ago, count, time } from "../format.js";
+import { count } from "../format.js";
 import { deleteDead, operations, replay } from "../operations.js";
 import { poll } from "../poll.js";
 import { table } from "../table.js";
-import { taskLink, taskList } from "../tasks.js";
+import { taskLink, taskList, whenCell } from "../tasks.js";
 
 function causeCell(group) {
   const href = `#/search?place=dead&group=${segment(group.group)}`;
@@ -17,14 +17,9 @@ function examplesCell(group) {
   return h("span", { class: "examples" }, group.examples.map((id) => taskLink(id)));
 }
 
-function seen(name) {
-  return (group) => h("time", { datetime: group[name], title: group[name] }, `${time(group[name])} · ${ago(group[name])}`);
-}
-
 function groupTable(started) {
   const act = (verb) => async (group) => {
-    const what = `${count(group.count)} dead letters of ${group.command}`;
-    if (await verb(group.command, group.group, what)) started();
+    if (await verb(group.command, group.group, `dead letters of ${group.command}`)) started();
   };
   const [again, drop] = [act(replay), act(deleteDead)];
   const actionsCell = (group) => h("span", { class: "actions" },
@@ -38,8 +33,8 @@ function groupTable(started) {
       { label: "Count", kind: "num strong", text: (group) => count(group.count) },
       { label: "Cause", isHead: true, kind: "wide", make: causeCell },
       { label: "Queue", make: (group) => link(`#/queues/${segment(group.command)}`, group.command) },
-      { label: "First", kind: "when", make: seen("firstSeen") },
-      { label: "Last", kind: "when", make: seen("lastSeen") },
+      { label: "First", kind: "when", make: whenCell("firstSeen") },
+      { label: "Last", kind: "when", make: whenCell("lastSeen") },
       { label: "Examples", make: examplesCell },
       { label: "Actions", isSilent: true, kind: "right", make: actionsCell },
     ],

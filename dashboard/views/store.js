@@ -50,8 +50,8 @@ export function storeHealth(signal) {
   const shown = new Map();
   let before;
   poll(async () => {
-    const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" });
-    if (!response.ok) return;
+    const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" }).catch(() => null);
+    if (!response?.ok) return;
     const now = parse(await response.text());
     const facts = tiles(now, before);
     before = now;

@@ -1,10 +1,10 @@
 // One task: why it is where it is, what happened to it, what it carries.
 
 import { get, getText, post, remove, segment, send, session } from "../api.js";
-import { badge, button, h, link, panel, replace } from "../dom.js";
+import { badge, button, h, link, panel, replace, setText } from "../dom.js";
 import { ask, attempt } from "../dialog.js";
 import { content, parseExactly } from "../content.js";
-import { age, ago, millis, time } from "../format.js";
+import { ago, millis, time } from "../format.js";
 import { poll } from "../poll.js";
 import { stateBadge, stateOf } from "../tasks.js";
 import { deliveryList } from "./webhooks.js";
@@ -18,7 +18,24 @@ function facts(rows) {
 }
 
 function when(at) {
-  return at ? h("time", { datetime: at, title: at }, `${time(at)} (${ago(at)})`) : undefined;
+  return at ? h("time", { datetime: at, title: at, "data-ago": "" }, aged(at)) : undefined;
+}
+
+const aged = (at) => `${time(at)} (${ago(at)})`;
+
+/** Keeps ages up to date in place, so that a selection next to them stays. */
+function ageAll(root) {
+  for (const node of root.querySelectorAll("time[data-ago]")) setText(node, aged(node.dateTime));
+}
+
+const drawn = new WeakMap();
+
+/** Draws only what differs from what is there. */
+function redraw(place, value, make) {
+  const now = JSON.stringify(value);
+  if (drawn.get(place) === now) return;
+  drawn.set(place, now);
+  replace(place, make(value));
 }
 
 function copied(text, what) {
@@ -64,10 +81,10 @@ function timeline(attempts) {
   const one = (entry) => {
     const kind = !entry.outcome ? "now" : GOOD.has(entry.outcome) ? "good" : NEUTRAL.has(entry.outcome) ? "" : "bad";
     const took = entry.endedAt ? new Date(entry.endedAt) - new Date(entry.claimedAt) : undefined;
-    const lasted = took === undefined ? `for ${age((Date.now() - new Date(entry.claimedAt)) / 1000)} so far` : `for ${millis(took)}`;
+    const lasted = took === undefined ? "still running" : `for ${millis(took)}`;
     return h("li", { class: kind },
       h("div", {}, h("b", {}, `Attempt ${entry.attempt}`), " ", badge((entry.outcome ?? "running").replace("_", " "), kind)),
-      h("div", { class: "muted" }, time(entry.claimedAt), " · ", lasted, " · ", h("span", { class: "mono" }, entry.workerId)),
+      h("div", { class: "muted" }, when(entry.claimedAt), " · ", lasted, " · ", h("span", { class: "mono" }, entry.workerId)),
       entry.error ? h("div", { class: "bad-text" }, entry.error) : null);
   };
   return h("ol", { class: "timeline" }, attempts.map(one));
@@ -118,64 +135,88 @@ function actions(task, refresh) {
   return list;
 }
 
-/** The whole page again only where something changed: payloads stay as they are read. */
-export async function task({ root, rest, signal }) {
-  const id = rest[0] ?? "";
-  const head = h("div", { class: "page-head" });
-  const reasons = h("div", { "aria-live": "polite" });
-  const details = h("div", {});
-  const attempts = h("div", {});
-  const payload = h("div", {});
-  const result = h("div", {});
-  const callbacks = h("div", {});
-  const columns = h("div", { class: "columns" }, panel("Details", {}, details), session.isAdmin ? panel("Attempts", {}, attempts) : null);
-  let shown = "";
-  let refresh = () => {};
+const EVERY_MS = 2000;
+/** The task itself, with a payload of up to a megabyte, is read when something happened, or after so long. */
+const READ_MS = 15_000;
 
-  const draw = async (now) => {
-    replace(head, h("div", {}, h("p", { class: "crumb" }, "Task"), h("h1", { class: "mono" }, now.id, " ", stateBadge(stateOf(now)))), h("div", { class: "actions" }, actions(now, () => refresh())));
-    if (!payload.firstChild) payload.append(panel("Payload", { class: "bare" }, content("Payload", now.payload ?? "null")));
-    if (now.webhook && session.isAdmin && !callbacks.firstChild) callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
-    replace(result);
-    if (!now.resultKey) return;
-    const record = await resultOf(id, signal);
-    const parts = outcome(record);
-    if (parts.length) result.append(panel("Result", { class: "bare" }, parts));
-    if (record.artifacts?.length) result.append(artifacts(record.artifacts));
-  };
-
-  const first = await get(`/tasks/${segment(id)}`, { signal }).catch((error) => {
+async function readTask(id, signal) {
+  try {
+    return await get(`/tasks/${segment(id)}`, { signal });
+  } catch (error) {
     if (error.status === 404) return null;
     throw error;
-  });
-  if (!first) {
-    const text = "It never existed, has expired, was deleted, or belongs to another tenant.";
-    replace(root, h("div", { class: "empty" }, h("h1", {}, "There is no such task"), h("p", { class: "mono" }, id), h("p", {}, text)));
-    return;
   }
-  replace(root, head, reasons, columns, payload, result, callbacks);
-  refresh = poll(async () => {
-    const now = await get(`/tasks/${segment(id)}`, { signal }).catch((error) => (error.status === 404 ? gone(head, reasons) : Promise.reject(error)));
-    if (!now) return;
-    replace(details, about(now));
-    if (session.isAdmin) {
-      const [explained, list] = await Promise.all([
-        get(`/admin/tasks/${segment(id)}/explain`, { signal }),
-        get(`/admin/tasks/${segment(id)}/attempts`, { signal }),
-      ]);
-      const told = JSON.stringify(explained);
-      if (reasons.dataset.told !== told) replace(reasons, why(explained));
-      reasons.dataset.told = told;
-      replace(attempts, timeline(list.items));
-    }
-    const version = `${now.updatedAt} ${now.status} ${now.lastKnownLocation} ${now.attempts}`;
-    if (version !== shown) await draw(now);
-    shown = version;
-  }, 2000, signal);
 }
 
-function gone(head, reasons) {
+function unknown(id) {
+  return h("div", { class: "empty" }, h("h1", {}, "There is no such task"), h("p", { class: "mono" }, id),
+    h("p", {}, "It never existed, has expired, was deleted, or belongs to another tenant."));
+}
+
+function makePlaces(root) {
+  const place = () => h("div");
+  const places = { head: h("div", { class: "page-head" }), reasons: h("div", { "aria-live": "polite" }), details: place(), attempts: place(), payload: place(), result: place(), callbacks: place() };
+  const columns = h("div", { class: "columns" }, panel("Details", {}, places.details), session.isAdmin ? panel("Attempts", {}, places.attempts) : null);
+  replace(root, places.head, places.reasons, columns, places.payload, places.result, places.callbacks);
+  return places;
+}
+
+async function draw(places, now, refresh, signal) {
+  const state = stateOf(now);
+  const title = h("div", {}, h("p", { class: "crumb" }, "Task"), h("h1", { class: "mono" }, now.id, " ", stateBadge(state)));
+  replace(places.head, title, h("div", { class: "actions" }, actions(now, refresh)));
+  const { payload, ...others } = now;
+  redraw(places.details, others, about);
+  if (!places.payload.firstChild) places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
+  if (now.webhook && session.isAdmin && !places.callbacks.firstChild) {
+    places.callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
+  }
+  if (!now.resultKey) return replace(places.result);
+  const record = await resultOf(now.id, signal);
+  const parts = outcome(record);
+  return replace(places.result, parts.length ? panel("Result", { class: "bare" }, parts) : null, record.artifacts?.length ? artifacts(record.artifacts) : null);
+}
+
+export async function task({ root, rest, signal }) {
+  const id = rest[0] ?? "";
+  const first = await readTask(id, signal);
+  if (!first) return replace(root, unknown(id));
+  const places = makePlaces(root);
+  let seen = "";
+  let readAt = 0;
+  let version = "";
+  let refresh = () => {};
+
+  const readAll = async (next) => {
+    const now = next ?? (await readTask(id, signal));
+    readAt = Date.now();
+    if (!now) return gone(places);
+    const { payload: _, ...others } = now;
+    if (JSON.stringify(others) !== version) await draw(places, now, () => refresh(), signal);
+    version = JSON.stringify(others);
+    return undefined;
+  };
+  await readAll(first);
+
+  const round = async () => {
+    let now = seen;
+    if (session.isAdmin) {
+      const of = (what) => get(`/admin/tasks/${segment(id)}/${what}`, { signal });
+      const [explained, list] = await Promise.all([of("explain"), of("attempts")]);
+      redraw(places.reasons, explained, why);
+      redraw(places.attempts, list.items, timeline);
+      now = JSON.stringify([explained.state, explained.reasons.map(({ code }) => code), list.items]);
+    }
+    if (now !== seen || Date.now() - readAt > READ_MS || !session.isAdmin) await readAll();
+    seen = now;
+    ageAll(root);
+  };
+  const isGone = (error) => (error.status === 404 ? gone(places) : Promise.reject(error));
+  refresh = poll(() => round().catch(isGone), EVERY_MS, signal);
+  return undefined;
+}
+
+function gone({ head, reasons }) {
   head.querySelector(".actions")?.replaceChildren();
   replace(reasons, h("p", { class: "why" }, "The task is gone: deleted or expired."));
-  return null;
 }

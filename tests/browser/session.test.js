@@ -17,6 +17,7 @@ async function visit(t, base, hash = "/") {
 }
 
 const staticAuth = (token, claims = {}) => ({
+  env: "dev",
   producerAuthProvider: "static",
   producerAuthConfig: { token, subject: "someone", ...claims },
   workerAuthProvider: "static",
