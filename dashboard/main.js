@@ -45,6 +45,7 @@ async function show() {
   if (!page) return replace(main, notFound());
   if (page.needsAdmin && !session.isAdmin) return replace(main, needsAdmin());
   const root = h("div", { class: `view view-${page.path || "overview"}` });
+  replace(root, h("p", { class: "wait" }, "Loading…"));
   replace(main, root);
   if (!isFirst) main.focus({ preventScroll: true });
   if (!isFirst) scrollTo(0, 0);
@@ -115,7 +116,7 @@ function watchConnection() {
   const notice = byId("notice");
   const tell = (isThere, text) => {
     state.className = `connection ${isThere ? "there" : "away"}`;
-    setText(state, isThere ? "Live" : "Away");
+    setText(state, isThere ? "Connected" : "Away");
     notice.hidden = isThere;
     setText(notice, text);
   };

@@ -30,7 +30,7 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
   });
   const none = h("div", { class: "empty", hidden: true });
   const grid = h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), body);
-  const scroll = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": caption }, grid);
+  const scroll = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": caption, hidden: true }, grid);
   const node = h("div", { class: "table-box" }, scroll, none);
 
   function place(list) {

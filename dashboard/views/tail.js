@@ -44,7 +44,7 @@ export function tail({ root, search, signal }) {
     const text = new URLSearchParams(given).toString();
     location.hash = text ? `#/live?${text}` : "#/live";
   };
-  const form = h("form", { class: "filter-row", "aria-label": "Events" }, field("Queue", command), typeChoice(chosen, apply));
+  const form = h("form", { class: "filter-row tail-filter", "aria-label": "Events" }, field("Queue", command), typeChoice(chosen, apply));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     apply();

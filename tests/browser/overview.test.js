@@ -47,13 +47,13 @@ test("numbers and charts move while 1,000 tasks are worked off, and end equal to
   const line = page.locator(".chart .line.in").first();
   await page.waitForFunction(() => /L/.test(document.querySelector(".chart .line.in")?.getAttribute("d") ?? ""));
   const before = await line.getAttribute("d");
-  await server.work("render", (task) => ({ taskId: task.id, status: "COMPLETED", result: 1 }));
+  await server.work("render", (task) => ({ taskId: task.id, status: "COMPLETED", result: { ok: true } }));
   const held = await server.claim("mail", 40);
   assert.equal(held.length, 40);
   await waitFigure(page, "ready", 260);
   await waitFigure(page, "inProgress", 40);
   await page.waitForFunction((old) => document.querySelector(".chart .line.in")?.getAttribute("d") !== old, before);
-  await page.waitForFunction(() => /created [1-9]|completed [1-9]/.test([...document.querySelectorAll(".tip, .chart")].map((node) => node.getAttribute("aria-label")).join()) || document.querySelector(".chart .line.out")?.getAttribute("d").includes("L"));
+  await page.waitForFunction(() => document.querySelector(".chart .line.out")?.getAttribute("d").includes("L"));
   const mail = await server.queue("mail");
   await page.locator("tbody tr", { hasText: "mail" }).waitFor();
   const row = await rowOf(page, "mail");

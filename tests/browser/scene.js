@@ -38,6 +38,6 @@ async function workSome(server, command, count, failing, number) {
     if (Math.random() < failing) await server.call("POST", `/tasks/${task.id}/nack`, { reason: CAUSES[next % CAUSES.length](next), delaySeconds: 1 });
     else if (Math.random() < 0.97) done.push({ taskId: task.id, status: "COMPLETED", result: { pages: next % 40, file: `out/${next}.mp4` } });
   }
-  if (done.length) await server.call("POST", "/tasks/batch/results", { results: done });
+  if (done.length) await server.submit(done);
   return next;
 }

@@ -12,12 +12,20 @@ const SIZES = [[1280, 860], [390, 844]];
 
 async function pages(server) {
   const { items } = await server.call("GET", "/admin/tasks?place=dead&limit=1");
-  return [["overview", "/"], ["queue", "/queues/render_video"], ["dead-letters", "/dead"], ["task", `/tasks/${items[0].id}`], ["search", "/search?error=timeout"], ["live", "/live"]];
+  return [
+    ["overview", "/", ".store dd"],
+    ["queue", "/queues/render_video", ".task-list tbody tr"],
+    ["dead-letters", "/dead", ".task-list tbody tr"],
+    ["task", `/tasks/${items[0].id}`, ".timeline li"],
+    ["search", "/search?error=timeout", ".task-list tbody tr"],
+    ["live", "/live", ".events li:nth-child(20)"],
+  ];
 }
 
-async function settle(page) {
-  await page.waitForLoadState("networkidle", { timeout: 3000 }).catch(() => undefined);
-  await page.waitForFunction(() => !document.querySelector("main .wait"));
+/** Until what comes last is there, and every chart has its lines. */
+async function settle(page, last) {
+  await page.locator(last).first().waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll("svg.chart")].every((chart) => chart.querySelector(".line")));
 }
 
 const server = await Server.dev();
@@ -30,9 +38,9 @@ try {
   for (const [width, height] of SIZES) {
     for (const theme of ["light", "dark"]) {
       const page = await openPage(browser, { viewport: { width, height }, colorScheme: theme });
-      for (const [name, hash] of list) {
+      for (const [name, hash, last] of list) {
         await page.goto(`${server.base}/ui#${hash}`);
-        await settle(page);
+        await settle(page, last);
         await page.screenshot({ path: `${images}${name}-${theme}-${width}.png` });
       }
       await page.context().close();

@@ -77,7 +77,8 @@ export class Server {
   }
 
   async claim(command, number = 1) {
-    return (await this.call("POST", "/tasks/claim/batch", { commands: [command], count: number })).tasks;
+    const claimed = await this.call("POST", "/tasks/claim/batch", { commands: [command], count: number });
+    return claimed?.tasks ?? [];
   }
 
   complete(task, result = { ok: true }) {
@@ -90,8 +91,14 @@ export class Server {
       const tasks = await this.claim(command, 100);
       if (tasks.length === 0) return;
       const results = tasks.map((task) => act(task)).filter(Boolean);
-      if (results.length) await this.call("POST", "/tasks/batch/results", { results });
+      if (results.length) await this.submit(results);
     }
+  }
+
+  async submit(results) {
+    const answer = await this.call("POST", "/tasks/batch/results", { results });
+    const refused = answer.results.find(({ error }) => error);
+    if (refused) throw new Error(`a result was refused: ${JSON.stringify(refused)}`);
   }
 
   async queue(command) {
