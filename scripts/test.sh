@@ -17,6 +17,7 @@ need cargo cargo
 need cc gcc
 need curl curl
 need python3 python3
+need promtool prometheus
 python3 -c 'import ensurepip' 2>/dev/null || need ensurepip python3-venv
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy

@@ -47,7 +47,7 @@ function copied(text, what) {
 function why(explained) {
   const others = explained.reasons.filter(({ text }) => text !== explained.summary);
   return h("div", { class: `why state-${explained.state}` },
-    h("p", { class: "summary" }, stateBadge(explained.state), " ", h("span", { id: "summary" }, explained.summary)),
+    h("p", { class: "summary" }, h("span", { id: "summary" }, explained.summary)),
     others.length ? h("ul", {}, others.map(({ text }) => h("li", {}, text))) : null,
     explained.nextChangeAt ? h("p", { class: "muted" }, "Next change: ", when(explained.nextChangeAt)) : null);
 }
@@ -72,6 +72,7 @@ function about(task) {
     ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],
     ["Trace id", trace && copied(trace, "Trace id")],
     ["Headers", headers.length ? h("span", { class: "mono" }, headers.map(([name, value]) => h("div", {}, `${name}: ${value}`))) : undefined],
+    ["Failure reason", task.failureReason],
     ["Error", task.error && h("span", { class: "bad-text" }, task.error)],
   ]);
 }
@@ -111,7 +112,6 @@ async function resultOf(id, signal) {
 function outcome(record) {
   const parts = [];
   if (record.result !== undefined) parts.push(content("Result", JSON.stringify(record.result)));
-  if (record.failureReason) parts.push(facts([["Reason", record.failureReason]]));
   return parts;
 }
 
@@ -166,13 +166,14 @@ async function draw(places, now, refresh, signal) {
   const title = h("div", {}, h("p", { class: "crumb" }, "Task"), h("h1", { class: "mono" }, now.id, " ", stateBadge(state)));
   replace(places.head, title, h("div", { class: "actions" }, actions(now, refresh)));
   const { payload, ...others } = now;
-  redraw(places.details, others, about);
   if (!places.payload.firstChild) places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
   if (now.webhook && session.isAdmin && !places.callbacks.firstChild) {
     places.callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
   }
+  redraw(places.details, others, about);
   if (!now.resultKey) return replace(places.result);
   const record = await resultOf(now.id, signal);
+  redraw(places.details, { ...others, failureReason: record.failureReason }, about);
   const parts = outcome(record);
   return replace(places.result, parts.length ? panel("Result", { class: "bare" }, parts) : null, record.artifacts?.length ? artifacts(record.artifacts) : null);
 }

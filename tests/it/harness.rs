@@ -5,11 +5,15 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// The token of `codeq dev`: producer, admin and worker of tenant `dev-tenant`.
 pub const DEV_TOKEN: &str = "dev-token";
+
+/// The lines of a log; null where a line is not JSON.
+type Said = Arc<Mutex<Vec<Value>>>;
 
 /// A server that is killed when the test ends.
 pub struct Server {
@@ -19,6 +23,7 @@ pub struct Server {
     pub producer_streams: String,
     pub directory: TempDir,
     child: Child,
+    said: Said,
     arguments: Vec<String>,
     client: reqwest::Client,
 }
@@ -60,10 +65,11 @@ impl Server {
     }
 
     fn launch(directory: TempDir, arguments: Vec<String>) -> Server {
-        let (child, addresses) = launch(&arguments);
+        let said = Said::default();
+        let (child, addresses) = launch(&arguments, &said);
         let Addresses { base, worker_streams, producer_streams } = addresses;
         let client = client();
-        Server { base, worker_streams, producer_streams, directory, child, arguments, client }
+        Server { base, worker_streams, producer_streams, directory, child, said, arguments, client }
     }
 
     pub fn data(&self) -> PathBuf {
@@ -98,7 +104,7 @@ impl Server {
 
     /// The same server on the same data, on another port.
     pub fn start_again(&mut self) {
-        let (child, addresses) = launch(&self.arguments);
+        let (child, addresses) = launch(&self.arguments, &self.said);
         self.child = child;
         self.base = addresses.base;
         self.worker_streams = addresses.worker_streams;
@@ -111,6 +117,24 @@ impl Server {
 
     pub async fn post(&self, path: &str, token: &str, body: Value) -> Answer {
         self.send(reqwest::Method::POST, path, Some(token), Some(body.to_string().into_bytes())).await
+    }
+
+    /// Waits until the log (of `serve`) has this message, and shows the line.
+    pub async fn until_said(&self, message: &str) -> Value {
+        let find = || {
+            let said = self.said.lock().expect("no one panics holding it");
+            said.iter().find(|line| line["msg"] == message).cloned()
+        };
+        let waiting = async {
+            loop {
+                if let Some(line) = find() {
+                    return line;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        waited.unwrap_or_else(|_| panic!("{message} is not in {:#?}", self.said.lock()))
     }
 
     /// Waits until `/metrics` holds this line: what happens inside can be seen there.
@@ -217,15 +241,28 @@ impl Addresses {
 }
 
 /// Starts the binary and waits until it says where it listens.
-fn launch(arguments: &[String]) -> (Child, Addresses) {
+fn launch(arguments: &[String], said: &Said) -> (Child, Addresses) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
     command.env_clear().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut addresses = Addresses::default();
-    let listens = lines.by_ref().map_while(Result::ok).any(|line| addresses.read(&line));
+    let keep = |line: &str| {
+        let line = serde_json::from_str(line).unwrap_or(Value::Null);
+        said.lock().expect("no one panics holding it").push(line);
+    };
+    let listens = lines.by_ref().map_while(Result::ok).any(|line| {
+        keep(&line);
+        addresses.read(&line)
+    });
     assert!(listens, "the server starts; its errors are above");
     // Whatever it says later must not fill the pipe.
-    std::thread::spawn(move || lines.for_each(drop));
+    let said = said.clone();
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let line = serde_json::from_str(&line).unwrap_or(Value::Null);
+            said.lock().expect("no one panics holding it").push(line);
+        }
+    });
     (child, addresses)
 }

@@ -2,9 +2,11 @@
 
 mod abuse;
 mod artifacts;
+mod cli;
 mod contract;
 mod events;
 mod harness;
+mod observability;
 mod operator;
 mod session;
 mod streams;

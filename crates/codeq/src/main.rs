@@ -1,13 +1,29 @@
 //! The `codeq` binary.
 
+mod auth;
 mod bench;
+mod client;
+mod completions;
+mod dlq;
+mod doctor;
+mod filter;
+mod health;
+mod init;
+mod install;
 mod issuer;
+mod operation;
+mod queue;
 mod serve;
+mod table;
 mod tag;
+mod task;
+mod terminal;
+mod token;
 mod verify;
+mod worker;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -15,8 +31,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// codeQ: a durable task queue in one binary.
 #[derive(Parser)]
-#[command(name = "codeq", version, arg_required_else_help = true)]
+#[command(
+    name = "codeq",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  codeq dev\n  codeq task create --event demo --payload '{\"n\":1}'\n  \
+    codeq worker run --events demo --exec 'cat'\n  codeq queue watch"
+)]
 struct Cli {
+    #[command(flatten)]
+    connection: client::Connection,
     #[command(subcommand)]
     command: Command,
 }
@@ -25,30 +49,60 @@ struct Cli {
 enum Command {
     Dev(serve::Dev),
     Serve(serve::Serve),
+    Init(init::Init),
+    Auth(auth::Auth),
+    Task(task::Task),
+    Queue(queue::Queue),
+    Dlq(dlq::Dlq),
+    Worker(worker::Worker),
+    Token(token::Token),
+    Doctor(doctor::Doctor),
+    Health(health::Health),
+    Install(Box<install::Install>),
+    Completions(completions::Completions),
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Check a data directory that no server uses.
     Verify(verify::Verify),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(asked) => return usage(&asked),
     };
-    let run = match cli.command {
-        Command::Dev(dev) => dev.run(),
-        Command::Serve(serve) => serve.run(),
-        Command::Bench(bench) => bench.run(),
-        Command::Verify(verify) => verify.run(),
-    };
-    match run {
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{} {error:#}", tag::error());
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The flags of a connection may stand in front of any command. The client commands have them as well; those
+/// of a server do not know them, so they are not handed down from here.
+fn command() -> clap::Command {
+    client::FLAGS.iter().fold(Cli::command(), |command, flag| command.mut_arg(flag, |arg| arg.global(false)))
+}
+
+fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
+    match command {
+        Command::Dev(dev) => dev.run(),
+        Command::Serve(serve) => serve.run(),
+        Command::Init(init) => init.run(&connection),
+        Command::Auth(auth) => auth.run(&connection),
+        Command::Task(task) => task.run(&connection),
+        Command::Queue(queue) => queue.run(&connection),
+        Command::Dlq(dlq) => dlq.run(&connection),
+        Command::Worker(worker) => worker.run(&connection),
+        Command::Token(token) => token.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Health(health) => health.run(),
+        Command::Install(install) => install.run(),
+        Command::Completions(completions) => completions.run(self::command()),
+        Command::Bench(bench) => bench.run(),
+        Command::Verify(verify) => verify.run(),
     }
 }
 

@@ -64,7 +64,7 @@ impl Dev {
     }
 }
 
-fn load(mode: Mode, file: Option<PathBuf>, flags: Vec<(&'static str, String)>) -> anyhow::Result<Loaded> {
+pub fn load(mode: Mode, file: Option<PathBuf>, flags: Vec<(&'static str, String)>) -> anyhow::Result<Loaded> {
     let env = std::env::vars_os();
     let env = env.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Ok(config::load(Sources { mode, file, env: env.collect(), flags })?)

@@ -17,6 +17,15 @@ pub fn info() -> String {
     tag("INFO", 36, std::io::stdout().is_terminal())
 }
 
+pub fn warn() -> String {
+    tag("WARN", 33, std::io::stdout().is_terminal())
+}
+
+/// An error among other lines on stdout; the one that ends a command goes to stderr.
+pub fn failed() -> String {
+    tag("ERROR", 31, std::io::stdout().is_terminal())
+}
+
 pub fn error() -> String {
     tag("ERROR", 31, std::io::stderr().is_terminal())
 }

@@ -5,11 +5,11 @@ use codeq_store::local::{Verified, verify};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Reads everything, checks every checksum, and checks that every live task is in exactly one place.
+/// Check a data directory that no server uses.
 ///
-/// Example: codeq verify --data-dir ./codeq-data
+/// Reads everything, checks every checksum, and checks that every live task is in exactly one place.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = "Example:\n  codeq verify --data-dir ./codeq-data")]
 pub struct Verify {
     /// The data directory; no server may be running on it.
     #[arg(long, default_value = "./codeq-data")]

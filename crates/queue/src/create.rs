@@ -55,6 +55,8 @@ pub struct CreateRequest {
     pub delay_seconds: i64,
     pub trace_parent: Option<String>,
     pub trace_state: Option<String>,
+    /// Passed on with callbacks as long as the process lives; not stored.
+    pub baggage: Option<Arc<str>>,
 }
 
 impl CreateRequest {

@@ -29,6 +29,8 @@ pub enum What {
     Claimed {
         owner: Arc<Owner>,
         attempt: u32,
+        /// Since when it could be claimed: created, given back, or its delay was over.
+        ready_at: Time,
     },
     /// A running attempt ended without a result, and the task goes on.
     Returned {

@@ -262,7 +262,7 @@ impl<'a> Told<'a> {
         let plain = Told { attempt: None, worker_id: None, status: None, error: None, at: event.at };
         match &event.what {
             What::Created | What::Promoted | What::Reopened => Told { status: Some("PENDING"), ..plain },
-            What::Claimed { owner, attempt } => Told {
+            What::Claimed { owner, attempt, .. } => Told {
                 attempt: Some(*attempt),
                 worker_id: Some(&owner.worker_id),
                 status: Some("IN_PROGRESS"),

@@ -23,7 +23,8 @@ mod webhook;
 use artifacts::Artifacts;
 use auth::{Gate, GateOptions, ProviderConfig};
 use broker::{Broker, Settings};
-use codeq_queue::{Observer, Store};
+use codeq_queue::{Event, Store};
+use codeq_store::local::Meters;
 use codeq_store::{Clock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
 use events::Feed;
@@ -33,11 +34,13 @@ use metrics::Metrics;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use telemetry::told::Told;
+use telemetry::traces::Traces;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use webhook::{Signals, Webhooks};
 
-pub use stores::open_store;
+pub use stores::{Watchers, open_store};
 
 /// How long requests in flight may take once the server shuts down.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -71,7 +74,7 @@ pub struct Ready {
 /// is unavailable; then `ready` is called and work is taken.
 pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     config: Config,
-    store: impl FnOnce(Observer) -> S,
+    store: impl FnOnce(Watchers) -> S,
     ready: impl FnOnce(&Ready),
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), ServeError> {
@@ -82,14 +85,10 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let gate = Arc::new(gate);
     let metrics = Arc::new(Metrics::new());
     let feed = Arc::new(Feed::new());
-    let app = Arc::new(http::App::new(
-        &config,
-        gate.clone(),
-        metrics.clone(),
-        feed.clone(),
-        clock.clone(),
-        draining.clone(),
-    ));
+    let traces = Traces::start(&config.tracing).map_err(ServeError::Init)?;
+    let app =
+        http::App::new(&config, gate.clone(), metrics.clone(), feed.clone(), clock.clone(), draining.clone());
+    let app = Arc::new(app.tracing(traces.clone()));
     let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
     let scraped = match &config.metrics {
         Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
@@ -97,15 +96,17 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
-    let observer = observer(metrics.clone(), signals.clone(), feed, app.history.clone());
+    let (told, teller) = telemetry::told::pair();
+    tokio::spawn(teller.run());
+    let watchers = watchers(metrics.clone(), signals.clone(), feed, told, app.history.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
-        store = store(observer) => store.map_err(ServeError::Init)?,
+        store = store(watchers) => store.map_err(ServeError::Init)?,
         _ = &mut shutdown => return Ok(()),
     };
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
-    let broker = Arc::new(broker);
+    let broker = Arc::new(broker.tracing(traces.clone()));
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
     let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
@@ -115,6 +116,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let office = grpc::Office {
         gate,
         broker: broker.clone(),
+        metrics: metrics.clone(),
         draining: draining.clone(),
         end_at_token_expiry: config.streams.end_at_token_expiry,
     };
@@ -134,7 +136,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     upkeep.abort();
     history.abort();
     drop(scraped);
-    match tokio::time::timeout(CLOSE, broker.close()).await {
+    let closed = tokio::time::timeout(CLOSE, broker.close()).await;
+    traces.flush().await;
+    match closed {
         Ok(closed) => closed.map_err(|failure| ServeError::Http(format!("closing the store: {failure}"))),
         Err(_) => {
             Err(ServeError::Http("the store did not close in time; it recovers at the next start".into()))
@@ -143,18 +147,23 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 }
 
 /// Everyone who watches the store.
-fn observer(
+fn watchers(
     metrics: Arc<Metrics>,
     signals: Arc<Signals>,
     feed: Arc<Feed>,
+    told: Told,
     history: Arc<History>,
-) -> Observer {
-    Arc::new(move |events| {
+) -> Watchers {
+    let meters = Arc::<Meters>::default();
+    metrics.measure(meters.clone());
+    let observer = Arc::new(move |events: &[Event]| {
         metrics.observe(events);
         signals.observe(events);
         feed.observe(events);
+        told.observe(events);
         history.observe(events);
-    })
+    });
+    Watchers { observer, meters }
 }
 
 async fn listen(

@@ -1,35 +1,50 @@
 //! Metrics: what the store's events add up to, and what is there when someone looks.
 
+mod process;
+mod store;
+
+pub use process::Counted;
+
 use crate::broker::Broker;
 use crate::rate::RateScope;
+use crate::telemetry::told::death;
 use codeq_queue::event::{Event, What};
 use codeq_queue::{AttemptOutcome, Failure, State};
+use codeq_store::local::Meters;
+use process::ProcessMetrics;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::StoreMetrics;
 
 /// Commands with series of their own; any further one counts as [`OTHER`].
 const COMMANDS: usize = 1000;
 const OTHER: &str = "_other";
 const LATENCY: [f64; 14] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+const CLAIM_WAIT: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0];
 
 pub struct Metrics {
     registry: Registry,
     completed: IntCounterVec,
     latency: HistogramVec,
+    claim_wait: Histogram,
     dead: IntCounterVec,
     rate_limit_hits: IntCounterVec,
     webhooks: IntCounterVec,
     depth: IntGaugeVec,
     dead_depth: IntGaugeVec,
+    oldest: GaugeVec,
     waiting: IntGauge,
+    outbox: IntGaugeVec,
     subscriptions: IntGaugeVec,
+    process: ProcessMetrics,
     counters: Counters,
     commands: Mutex<Commands>,
 }
@@ -61,6 +76,8 @@ struct Commands {
     seen: HashMap<Arc<str>, Arc<Series>>,
     /// The command of the last event: the next one is mostly of the same.
     last: Option<(Arc<str>, Arc<Series>)>,
+    /// Commands known from subscriptions only.
+    subscribed: HashSet<Arc<str>>,
 }
 
 struct Series {
@@ -81,10 +98,20 @@ impl Metrics {
         };
         let latency = HistogramOpts::new("codeq_task_processing_latency_seconds", "From create to the end.");
         let latency = HistogramVec::new(latency.buckets(LATENCY.to_vec()), &["command", "status"]);
+        let claim_wait = HistogramOpts::new(
+            "codeq_claim_wait_seconds",
+            "How long a task could be claimed before it was: since its create, its return or the end of its delay.",
+        );
+        let claim_wait = Histogram::with_opts(claim_wait.buckets(CLAIM_WAIT.to_vec()));
+        let oldest =
+            Opts::new("codeq_queue_oldest_age_seconds", "Age of the oldest ready task; 0 if none is ready.");
         let command = &["command"];
         let metrics = Metrics {
             completed: counter("codeq_task_completed_total", "Tasks that ended.", &["command", "status"]),
             latency: register(&registry, latency),
+            claim_wait: register(&registry, claim_wait),
+            oldest: register(&registry, GaugeVec::new(oldest, command)),
+            process: ProcessMetrics::new(&registry),
             dead: counter(
                 "codeq_task_dead_lettered_total",
                 "Tasks that ran out of attempts.",
@@ -102,6 +129,7 @@ impl Metrics {
             ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
             waiting: register(&registry, IntGauge::new("codeq_claims_waiting", "Claims that wait for work.")),
+            outbox: gauge("codeq_webhook_outbox", "Result callbacks in the outbox.", &["state"]),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
             subscriptions: gauge(
                 "codeq_subscriptions_active",
@@ -128,7 +156,10 @@ impl Metrics {
             let series = commands.series(&event.command, &self.counters);
             match &event.what {
                 What::Created => series.created.inc(),
-                What::Claimed { .. } => series.claimed.inc(),
+                What::Claimed { ready_at, .. } => {
+                    series.claimed.inc();
+                    self.claim_wait.observe(event.at.since(*ready_at).as_secs_f64());
+                }
                 What::Returned { outcome: AttemptOutcome::LeaseExpired, .. } => series.expired.inc(),
                 What::Ended { .. } => self.ended(event, &series),
                 _ => {}
@@ -145,12 +176,7 @@ impl Metrics {
             series.expired.inc();
         }
         if *state == State::Dead {
-            let reason = match outcome {
-                Some(AttemptOutcome::Nack) => "nack",
-                Some(AttemptOutcome::LeaseExpired) => "lease_expired",
-                _ => "abandon",
-            };
-            self.dead.with_label_values(&[&*series.label, reason]).inc();
+            self.dead.with_label_values(&[&*series.label, death(*outcome)]).inc();
         }
     }
 
@@ -165,11 +191,31 @@ impl Metrics {
         self.webhooks.with_label_values(&[kind.word(), &series.label, outcome]).inc();
     }
 
+    /// An answer was made; `route` is a template of the table.
+    pub fn request(&self, route: &str, status: u16, took: Duration) {
+        self.process.request(route, status, took);
+    }
+
+    /// Open streams of a gRPC service.
+    pub fn streams(&self, service: &str) -> IntGauge {
+        self.process.streams(service)
+    }
+
+    /// Shows what the committers measure.
+    pub fn measure(&self, meters: Arc<Meters>) {
+        let registered = self.registry.register(Box::new(StoreMetrics::new(meters)));
+        registered.expect("a process has one store");
+    }
+
     /// Everything in Prometheus' text form, gauges as of now.
     pub async fn render(&self, broker: Option<&Arc<Broker>>) -> Result<String, Failure> {
         if let Some(broker) = broker {
             let queues = broker.queues(None).await?;
             let subscriptions = broker.subscriptions().await?;
+            let outbox = broker.outbox().await?;
+            for (state, count) in [("pending", outbox.pending), ("failed", outbox.failed)] {
+                self.outbox.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
             let mut commands = self.lock();
             self.depth.reset();
             self.dead_depth.reset();
@@ -178,15 +224,23 @@ impl Metrics {
             for queue in &queues {
                 commands.series(&queue.command, &self.counters);
             }
+            self.oldest.reset();
             for series in commands.seen.values() {
                 self.place(series, [0; 4]);
+                self.oldest.with_label_values(&[&*series.label]).set(0.0);
             }
+            let now = broker.now();
             for queue in queues {
                 let series = commands.series(&queue.command, &self.counters);
+                if let Some(since) = queue.oldest_ready {
+                    let oldest = self.oldest.with_label_values(&[&*series.label]);
+                    oldest.set(oldest.get().max(now.since(since).as_secs_f64()));
+                }
                 self.place(&series, [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead]);
             }
             for event in subscriptions.iter().flat_map(|subscription| &subscription.event_types) {
-                self.subscriptions.with_label_values(&[&**event]).inc();
+                let label = commands.label(event);
+                self.subscriptions.with_label_values(&[&*label]).inc();
             }
         }
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
@@ -229,6 +283,19 @@ impl Commands {
         };
         self.last = Some((command.clone(), series.clone()));
         series
+    }
+
+    /// The label of a command that may have no series: a subscription can name anything.
+    fn label(&mut self, command: &str) -> Arc<str> {
+        if let Some(series) = self.seen.get(command) {
+            return series.label.clone();
+        }
+        if self.subscribed.contains(command) || self.seen.len() + self.subscribed.len() < COMMANDS {
+            let label: Arc<str> = command.into();
+            self.subscribed.insert(label.clone());
+            return label;
+        }
+        OTHER.into()
     }
 
     fn meet(&mut self, command: &Arc<str>, counters: &Counters) -> Arc<Series> {

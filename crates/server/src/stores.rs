@@ -3,16 +3,24 @@
 use crate::config::{Config, Persistence};
 use crate::stamp::Stamp;
 use codeq_queue::{Observer, Store};
-use codeq_store::local::{self, Durability, LocalOptions};
+use codeq_store::local::{self, Durability, LocalOptions, Meters};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Clock, Rules, SystemClock};
 use std::sync::Arc;
 
+/// Who wants to know what a store does.
+pub struct Watchers {
+    /// Told every transition.
+    pub observer: Observer,
+    /// Where the embedded store counts its syncs.
+    pub meters: Arc<Meters>,
+}
+
 /// The error is the text of `init app`.
-pub async fn open_store(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
+pub async fn open_store(config: &Config, watchers: Watchers) -> Result<Arc<dyn Store>, String> {
     let persistence = config.persistence.clone();
     let rules = rules(config);
-    let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, observer));
+    let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, watchers));
     let store = opening.await.map_err(|error| error.to_string())??;
     let queues = store.queues(None).await.map_err(|failure| failure.to_string())?;
     let tasks: u64 = queues.iter().map(|queue| queue.ready_total() + queue.delayed + queue.in_progress).sum();
@@ -46,10 +54,10 @@ fn rules(config: &Config) -> Rules {
 fn open_blocking(
     persistence: Persistence,
     rules: Rules,
-    observer: Observer,
+    watchers: Watchers,
 ) -> Result<Arc<dyn Store>, String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let observer = Some(observer);
+    let observer = Some(watchers.observer);
     match persistence {
         Persistence::Memory => {
             let store = memory::open(MemoryOptions { rules, shards: 1, clock, observer });
@@ -60,6 +68,7 @@ fn open_blocking(
                 rules,
                 clock,
                 observer,
+                meters: watchers.meters,
                 shards: embedded.num_shards,
                 durability: embedded.durability,
                 ..LocalOptions::new(embedded.path)

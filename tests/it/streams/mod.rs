@@ -8,7 +8,7 @@ mod issuing;
 mod lending;
 mod refusing;
 mod reporting;
-mod talk;
+pub mod talk;
 
 use crate::harness::Server;
 use serde_json::{Value, json};

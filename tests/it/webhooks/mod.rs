@@ -5,14 +5,14 @@ mod crash;
 mod isolation;
 mod notifications;
 mod outbox;
-mod receiver;
+pub mod receiver;
 
 use crate::harness::{Answer, DEV_TOKEN, Server};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// `codeq serve` with the tokens of `codeq dev`, private addresses allowed, quick to give up.
-fn server(more: Value) -> Server {
+pub fn server(more: Value) -> Server {
     Server::serve(with(more))
 }
 
@@ -39,20 +39,20 @@ fn worker(raw: Value, events: Value) -> Value {
     json!({"token": "worker", "raw": raw, "scopes": scopes, "eventTypes": events})
 }
 
-async fn create(server: &Server, task: Value) -> String {
+pub async fn create(server: &Server, task: Value) -> String {
     let made = server.post("/v1/codeq/tasks", DEV_TOKEN, task).await;
     assert_eq!(made.status, 202, "{}", made.text);
     made.json["id"].as_str().expect("an id").to_owned()
 }
 
-async fn claim(server: &Server, command: &str) -> Value {
+pub async fn claim(server: &Server, command: &str) -> Value {
     let body = json!({"commands": [command], "waitSeconds": 10, "leaseSeconds": 30});
     let claimed = server.post("/v1/codeq/tasks/claim", "worker", body).await;
     assert_eq!(claimed.status, 200, "{}", claimed.text);
     claimed.json
 }
 
-async fn report(server: &Server, id: &str, verb: &str, body: Value) -> Answer {
+pub async fn report(server: &Server, id: &str, verb: &str, body: Value) -> Answer {
     let answer = server.post(&format!("/v1/codeq/tasks/{id}/{verb}"), "worker", body).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer

@@ -13,6 +13,7 @@ mod produce;
 mod repair;
 mod search;
 mod subscribe;
+mod traced;
 mod transfer;
 mod webhooks;
 mod work;
@@ -27,6 +28,7 @@ pub use webhooks::DeliveryFilter;
 pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 
 use crate::artifacts::Artifacts;
+use crate::telemetry::traces::Traces;
 use codeq_queue::store::{Answer, Health, Wait};
 use codeq_queue::{Failure, Refusal, Store, Time};
 use codeq_store::Clock;
@@ -89,6 +91,7 @@ pub struct Broker {
     started: Notify,
     /// Claims that the store holds until there is work.
     held: Arc<AtomicU64>,
+    traces: Traces,
 }
 
 impl Broker {
@@ -108,7 +111,16 @@ impl Broker {
             nudges: webhooks::Nudges::default(),
             started: Notify::new(),
             held: Arc::default(),
+            traces: Traces::off(),
         }
+    }
+
+    pub fn tracing(self, traces: Traces) -> Broker {
+        Broker { traces, ..self }
+    }
+
+    pub fn traces(&self) -> &Traces {
+        &self.traces
     }
 
     pub fn health(&self) -> Health {

@@ -10,17 +10,20 @@ use std::time::Duration;
 impl Broker {
     /// Creates each task that passes the rules, in one durable write. Repeating a create with its
     /// idempotency key gives the task that is there.
-    pub async fn create(&self, requests: Vec<Result<CreateRequest, Refusal>>) -> Items<Created> {
+    pub async fn create(&self, mut requests: Vec<Result<CreateRequest, Refusal>>) -> Items<Created> {
+        let spans = self.traces.creating(&mut requests);
         let now = self.now();
         let settings = &self.settings;
         let check = |request: CreateRequest| {
             request.check(settings.max_attempts_default, settings.payload_bytes, now)
         };
         let (sound, places) = part(requests.into_iter().map(|request| request.and_then(check)));
-        match sound.is_empty() {
+        let created = match sound.is_empty() {
             true => merge(places, Ok(Vec::new())),
             false => merge(places, self.store.create(sound).await),
-        }
+        };
+        self.traces.created(spans, &created);
+        created
     }
 
     /// A task of the tenant. Ids of another form name no task.

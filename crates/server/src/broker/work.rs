@@ -5,6 +5,7 @@ use super::held::Held;
 use super::produce::reference;
 use super::{Broker, Error, Items, merge, part};
 use crate::auth::{Caller, EventTypes};
+use crate::telemetry::traces::task::Verb;
 use bytes::Bytes;
 use codeq_queue::lease::lease_length;
 use codeq_queue::queue::check_command;
@@ -108,11 +109,13 @@ impl Broker {
         request: ClaimRequest,
     ) -> Result<Lent, Error> {
         let wait = self.until(request.wait);
+        let asked_at = self.traces.now();
+        let lease = lease_length(request.lease_seconds, self.settings.default_lease);
         let claim = Claim {
             tenant: caller.tenant.clone(),
             commands: allowed(&caller.event_types, request.commands.as_deref())?,
             owner: owner.clone(),
-            lease: lease_length(request.lease_seconds, self.settings.default_lease),
+            lease,
             count: request.count,
             wait,
         };
@@ -122,6 +125,7 @@ impl Broker {
         };
         let claimed = self.unless_draining(wait, claiming).await?;
         let tasks = claimed.unwrap_or_default();
+        self.traces.claimed(asked_at, &owner, lease, &tasks);
         Ok(Lent { broker: self.clone(), tenant: caller.tenant.clone(), owner, tasks })
     }
 
@@ -130,7 +134,13 @@ impl Broker {
             let extend = lease_length(extend_seconds, self.settings.default_lease);
             Ok(Heartbeat { report: report.check(tenant)?, extend })
         };
-        each(beats, check, |sound| self.store.heartbeat(sound)).await
+        let noted = self.note(&beats, |(report, extend_seconds)| {
+            let extend = lease_length(*extend_seconds, self.settings.default_lease);
+            (report, Verb::Heartbeat { extend })
+        });
+        let beaten = each(beats, check, |sound| self.store.heartbeat(sound)).await;
+        self.tell(noted, tenant, &beaten).await;
+        beaten
     }
 
     pub async fn nack(
@@ -141,13 +151,21 @@ impl Broker {
         let check = |(report, delay_seconds, reason): (ReportRequest, i64, Option<String>)| {
             Ok(Nack { report: report.check(tenant)?, delay_seconds, reason })
         };
-        each(nacks, check, |sound| self.store.nack(sound)).await
+        let noted = self.note(&nacks, |(report, delay_seconds, reason)| {
+            (report, Verb::Nack { delay_seconds: *delay_seconds, reason: reason.clone() })
+        });
+        let nacked = each(nacks, check, |sound| self.store.nack(sound)).await;
+        self.tell(noted, tenant, &nacked).await;
+        nacked
     }
 
     pub async fn abandon(&self, tenant: &Arc<str>, abandons: Vec<(ReportRequest, bool)>) -> Items<Returned> {
         let check =
             |(report, refund): (ReportRequest, bool)| Ok(Abandon { report: report.check(tenant)?, refund });
-        each(abandons, check, |sound| self.store.abandon(sound)).await
+        let noted = self.note(&abandons, |(report, _)| (report, Verb::Abandon));
+        let abandoned = each(abandons, check, |sound| self.store.abandon(sound)).await;
+        self.tell(noted, tenant, &abandoned).await;
+        abandoned
     }
 
     /// Ends attempts; each item is stored with its result and callback, or not at all. Files are stored
@@ -157,6 +175,7 @@ impl Broker {
         tenant: &Arc<str>,
         submits: Vec<Result<SubmitRequest, Refusal>>,
     ) -> Items<ResultRecord> {
+        let noted = self.note_submits(&submits);
         let (mut sound, mut places, mut files) = (Vec::new(), Vec::new(), Vec::new());
         for submit in submits {
             let prepared = self.prepare(tenant, submit).await;
@@ -173,6 +192,7 @@ impl Broker {
                 self.discard(&keys).await;
             }
         }
+        self.tell(noted, tenant, &submitted).await;
         submitted
     }
 

@@ -4,6 +4,7 @@ use super::Office;
 use super::codec::Wire;
 use super::session::{Role, Session};
 use crate::http::{Listening, accept, see_out};
+use crate::telemetry::traces::http::Carried;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -120,7 +121,8 @@ impl Entry {
             return Status::unimplemented("").into_http();
         }
         let is_known = Arc::new(AtomicBool::new(false));
-        let opening = Opening { office: self.office, is_known: is_known.clone() };
+        let carried = self.office.broker.traces().carried(request.headers());
+        let opening = Opening { office: self.office, is_known: is_known.clone(), carried };
         let grpc = Grpc::new(Wire::<R::Event, R::Answer>::new(is_known));
         let mut grpc =
             grpc.max_decoding_message_size(super::MESSAGE_BYTES).max_encoding_message_size(usize::MAX);
@@ -133,6 +135,8 @@ pub struct Opening {
     pub office: Arc<Office>,
     /// Set once the token is accepted: from then on large messages are read.
     pub is_known: Arc<AtomicBool>,
+    /// Trace context of the metadata, if tracing is on.
+    pub carried: Option<Carried>,
 }
 
 struct Greeter<R>(Opening, std::marker::PhantomData<fn() -> R>);
@@ -144,7 +148,11 @@ impl<R: Role> StreamingService<R::Event> for Greeter<R> {
 
     /// The answer begins before the Hello is read: clients may wait for its head before they send.
     fn call(&mut self, request: Request<Streaming<R::Event>>) -> Self::Future {
-        let opening = Opening { office: self.0.office.clone(), is_known: self.0.is_known.clone() };
+        let opening = Opening {
+            office: self.0.office.clone(),
+            is_known: self.0.is_known.clone(),
+            carried: self.0.carried.clone(),
+        };
         ready(Ok(Response::new(Session::new(opening, request.into_inner()))))
     }
 }

@@ -3,6 +3,7 @@
 use super::Office;
 use super::session::{Entered, Role};
 use crate::auth::{Denied, Producer, Worker};
+use crate::telemetry::traces::http::Carried;
 use codeq_queue::{Owner, Refusal, limits};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,11 @@ pub fn shutting_down() -> Status {
 pub async fn greet<R: Role>(
     office: &Arc<Office>,
     incoming: &mut Streaming<R::Event>,
+    carried: Option<Carried>,
 ) -> Result<Entered<R>, Status> {
     let first = tokio::time::timeout(HELLO_WAIT, incoming.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded("no Hello within 10s"))?;
-    R::enter(office, first.map_err(super::texts::transport)?.ok_or_else(hello_first)?).await
+    R::enter(office, first.map_err(super::texts::transport)?.ok_or_else(hello_first)?, carried).await
 }
 
 pub async fn producer(office: &Office, token: &str) -> Result<Producer, Status> {

@@ -25,6 +25,7 @@ use crate::auth::Gate;
 use crate::broker::Broker;
 use crate::config::{Config, ListenAddress};
 use crate::http::{self, Listening};
+use crate::metrics::Metrics;
 use connection::listen;
 use produce::Producing;
 use std::net::SocketAddr;
@@ -45,6 +46,7 @@ const HELD_READYS: usize = 10_000;
 pub struct Office {
     pub gate: Arc<Gate>,
     pub broker: Arc<Broker>,
+    pub metrics: Arc<Metrics>,
     /// Cancelled when the server shuts down.
     pub draining: CancellationToken,
     pub end_at_token_expiry: bool,

@@ -6,6 +6,8 @@ use super::handshake::{self, hello_first};
 use super::session::{Entered, Role};
 use super::texts::{self, Text};
 use crate::broker::Broker;
+use crate::telemetry::traces::context::Written;
+use crate::telemetry::traces::http::Carried;
 use codeq_api::grpc::producer::producer_event::Event;
 use codeq_api::grpc::producer::server_event::Event as Out;
 use codeq_api::grpc::producer::{
@@ -24,6 +26,8 @@ const CREATE_BYTES: usize = 512;
 pub struct Producing {
     broker: Arc<Broker>,
     tenant: Arc<str>,
+    /// From the metadata of the stream, for creates without a context of their own.
+    carried: Option<Carried>,
     gathered: Vec<CreateTask>,
 }
 
@@ -32,12 +36,20 @@ impl Role for Producing {
     type Event = ProducerEvent;
     type Answer = ServerEvent;
 
-    async fn enter(office: &Arc<Office>, first: ProducerEvent) -> Result<Entered<Producing>, Status> {
+    async fn enter(
+        office: &Arc<Office>,
+        first: ProducerEvent,
+        carried: Option<Carried>,
+    ) -> Result<Entered<Producing>, Status> {
         let Some(Event::Hello(hello)) = first.event else { return Err(hello_first()) };
         let caller = handshake::producer(office, &hello.token).await?.0;
         let welcome = HelloAck { tenant_id: caller.tenant.to_string(), subject: caller.subject.to_string() };
-        let role =
-            Producing { broker: office.broker.clone(), tenant: caller.tenant.clone(), gathered: Vec::new() };
+        let role = Producing {
+            broker: office.broker.clone(),
+            tenant: caller.tenant.clone(),
+            carried,
+            gathered: Vec::new(),
+        };
         Ok(Entered { role, welcome: event(Out::HelloAck(welcome)), ends_at: caller.ends_at })
     }
 
@@ -63,7 +75,7 @@ impl Role for Producing {
         }
         let tasks = std::mem::take(&mut self.gathered);
         let (events, bytes) = (tasks.len(), size(&tasks));
-        let created = create(self.broker.clone(), self.tenant.clone(), tasks);
+        let created = self.create(tasks);
         desk.call(events, bytes, async move {
             let acks = created.await.into_iter();
             acks.map(|ack| (event(Out::CreateAck(ack)), 1)).collect()
@@ -72,6 +84,10 @@ impl Role for Producing {
 }
 
 impl Producing {
+    fn create(&self, tasks: Vec<CreateTask>) -> impl Future<Output = Vec<CreateAck>> + Send + use<> {
+        create(self.broker.clone(), self.tenant.clone(), self.carried.clone(), tasks)
+    }
+
     fn batch(&self, tasks: Vec<CreateTask>, desk: &mut Desk<ServerEvent>) -> usize {
         let (events, bytes) = (tasks.len(), size(&tasks));
         let settle = move |acks| -> Settled<ServerEvent> {
@@ -82,7 +98,7 @@ impl Producing {
             let acks = tasks.iter().map(|task| refused(task.seq, text.clone().into())).collect();
             desk.answer_many(settle(acks).0, events);
         } else if events > 0 {
-            let created = create(self.broker.clone(), self.tenant.clone(), tasks);
+            let created = self.create(tasks);
             desk.call(events, bytes, async move { vec![settle(created.await)] });
         }
         bytes
@@ -94,12 +110,17 @@ fn size(tasks: &[CreateTask]) -> usize {
 }
 
 /// One call of the store; an ack for each task, in order.
-async fn create(broker: Arc<Broker>, tenant: Arc<str>, tasks: Vec<CreateTask>) -> Vec<CreateAck> {
+async fn create(
+    broker: Arc<Broker>,
+    tenant: Arc<str>,
+    carried: Option<Carried>,
+    tasks: Vec<CreateTask>,
+) -> Vec<CreateAck> {
     let mut asked = Vec::with_capacity(tasks.len());
     let mut requests = Vec::with_capacity(tasks.len());
     for task in tasks {
         let seq = task.seq;
-        let request = request(&tenant, task);
+        let request = request(&tenant, carried.as_ref(), task);
         asked.push((seq, request.as_ref().err().copied()));
         // The broker keeps the place of what is refused here.
         requests.push(request.map_err(|_| Refusal::InvalidBody));
@@ -129,7 +150,11 @@ fn refused(seq: u64, text: Text) -> CreateAck {
 }
 
 /// What the rules have to check, or what is wrong before they can.
-fn request(tenant: &Arc<str>, task: CreateTask) -> Result<CreateRequest, &'static str> {
+fn request(
+    tenant: &Arc<str>,
+    carried: Option<&Carried>,
+    task: CreateTask,
+) -> Result<CreateRequest, &'static str> {
     if task.command.trim().is_empty() {
         return Err("command is required");
     }
@@ -141,6 +166,10 @@ fn request(tenant: &Arc<str>, task: CreateTask) -> Result<CreateRequest, &'stati
     let mut headers: Vec<(String, String)> = task.headers.into_iter().collect();
     headers.sort_unstable();
     let given = |text: String| (!text.is_empty()).then_some(text);
+    let context = match task.trace_parent.is_empty() {
+        true => carried.and_then(|carried| carried.parent.written()).unwrap_or_default(),
+        false => Written { trace_parent: task.trace_parent, trace_state: task.trace_state },
+    };
     Ok(CreateRequest {
         tenant: tenant.clone(),
         command: task.command,
@@ -152,8 +181,9 @@ fn request(tenant: &Arc<str>, task: CreateTask) -> Result<CreateRequest, &'stati
         idempotency_key: given(task.idempotency_key),
         run_at: task.run_at.map(time),
         delay_seconds: task.delay_seconds.into(),
-        trace_parent: None,
-        trace_state: None,
+        trace_parent: given(context.trace_parent),
+        trace_state: given(context.trace_state),
+        baggage: carried.and_then(|carried| carried.baggage.clone()),
     })
 }
 

@@ -9,6 +9,8 @@ use super::connection::Opening;
 use super::desk::Desk;
 use super::handshake::{greet, shutting_down};
 use super::texts::transport;
+use crate::metrics::Counted;
+use crate::telemetry::traces::http::Carried;
 use codeq_queue::Time;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub trait Role: Send + Sized + Unpin + 'static {
     fn enter(
         office: &Arc<Office>,
         first: Self::Event,
+        carried: Option<Carried>,
     ) -> impl Future<Output = Result<Entered<Self>, Status>> + Send;
     /// Takes an event: answers it, calls the broker, or keeps it until [`Role::dispatch`]. Says how many
     /// bytes of payloads or results it brought.
@@ -66,6 +69,8 @@ pub enum Session<R: Role> {
 }
 
 pub struct Open<R: Role> {
+    /// Counted while it is open.
+    _counted: Counted,
     incoming: Streaming<R::Event>,
     role: R,
     desk: Desk<R::Answer>,
@@ -86,12 +91,13 @@ impl<R: Role> Session<R> {
 }
 
 async fn open<R: Role>(opening: Opening, mut incoming: Streaming<R::Event>) -> Result<Open<R>, Status> {
-    let entered: Entered<R> = greet(&opening.office, &mut incoming).await?;
+    let entered: Entered<R> = greet(&opening.office, &mut incoming, opening.carried).await?;
     opening.is_known.store(true, Ordering::Relaxed);
     let mut desk = Desk::new();
     desk.answer(entered.welcome);
+    let counted = Counted::new(opening.office.metrics.streams(R::SERVICE));
     let limits = Limits::new(opening.office, entered.ends_at);
-    Ok(Open { incoming, role: entered.role, desk, limits })
+    Ok(Open { _counted: counted, incoming, role: entered.role, desk, limits })
 }
 
 impl<R: Role> Stream for Session<R> {

@@ -8,6 +8,7 @@ use super::session::{Entered, Role};
 use super::{HELD_READYS, Office, assignment, texts};
 use crate::auth::{Caller, Scope};
 use crate::broker::{Broker, ClaimRequest, ReportRequest};
+use crate::telemetry::traces::http::Carried;
 use codeq_api::grpc::worker::server_event::Event as Out;
 use codeq_api::grpc::worker::worker_event::Event;
 use codeq_api::grpc::worker::{
@@ -88,7 +89,11 @@ impl Role for Working {
     type Event = WorkerEvent;
     type Answer = Said;
 
-    async fn enter(office: &Arc<Office>, first: WorkerEvent) -> Result<Entered<Working>, Status> {
+    async fn enter(
+        office: &Arc<Office>,
+        first: WorkerEvent,
+        _: Option<Carried>,
+    ) -> Result<Entered<Working>, Status> {
         let Some(Event::Hello(hello)) = first.event else { return Err(hello_first()) };
         let (worker, owner) = handshake::worker(office, &hello.token, &hello.worker_id).await?;
         let caller = worker.0;

@@ -11,6 +11,7 @@ use crate::history::History;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
+use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
 use codeq_store::Clock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,6 +32,7 @@ pub struct App {
     draining: CancellationToken,
     pub metrics: Arc<Metrics>,
     pub feed: Arc<Feed>,
+    pub traces: Traces,
     pub history: Arc<History>,
     /// The token that `codeq dev` tells everyone; `None` in any other mode.
     pub dev_token: Option<&'static str>,
@@ -65,6 +67,7 @@ impl App {
         App {
             metrics,
             feed,
+            traces: Traces::off(),
             history: Arc::new(History::new(clock.now())),
             dev_token: config.dev_token(),
             complained: AtomicI64::new(0),
@@ -81,6 +84,10 @@ impl App {
             clock,
             draining,
         }
+    }
+
+    pub fn tracing(self, traces: Traces) -> App {
+        App { traces, ..self }
     }
 
     /// From now on requests are served.
@@ -105,7 +112,7 @@ impl App {
     }
 
     /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
-    pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId) {
+    pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId, tenant: &str) {
         let Some(cause) = &error.cause else { return };
         let now = self.now().millis();
         let last = self.complained.swap(now, Ordering::Relaxed);
@@ -113,7 +120,13 @@ impl App {
             self.complained.store(last, Ordering::Relaxed);
             return;
         }
-        tracing::error!(requestId = id.text(), op = route.path, err = %cause, "storage error");
+        tracing::error!(
+            requestId = id.text(),
+            tenantId = tenant,
+            op = route.path,
+            err = %cause,
+            "storage error"
+        );
     }
 
     pub(super) fn check_rate(

@@ -35,13 +35,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::ALLOW;
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::Response;
 use call::Call;
 use error::Error;
 use routes::{Endpoint, Route};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tower_service::Service;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -118,32 +119,53 @@ impl Entry {
 fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
     let app = app.clone();
     let (path, filter) = (route.path, route.filter());
+    let name: Arc<str> = format!("HTTP {} {path}", route.method).into();
     let handler = move |request: Request| {
-        let (app, route) = (app.clone(), route.clone());
+        let (app, route, name) = (app.clone(), route.clone(), name.clone());
         async move {
             let started = Instant::now();
-            let (id, method) = (id_of(&request), request.method().clone());
-            let response = run(app.clone(), &route, request).await.unwrap_or_else(|error| {
-                app.complain(&error, &route, &id);
+            let id = id_of(&request);
+            let (mut head, body) = request.into_parts();
+            let span = app.traces.request(&name, route.path, &mut head);
+            let mut tenant = None;
+            let answered = run(app.clone(), &route, head, body, &mut tenant).await;
+            let tenant = tenant.as_deref().unwrap_or_default();
+            let response = answered.unwrap_or_else(|error| {
+                app.complain(&error, &route, &id, tenant);
                 error.respond(id.text())
             });
-            tracing::debug!(
-                requestId = id.text(),
-                %method,
-                route = route.path,
-                status = response.status().as_u16(),
-                durationMs = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-                "request"
-            );
+            let (status, took) = (response.status().as_u16(), started.elapsed());
+            app.metrics.request(route.path, status, took);
+            if let Some(span) = span {
+                span.end(status);
+            }
+            log(&route, &id, tenant, status, took);
             response
         }
     };
     router.route(path, axum::routing::on(filter, handler))
 }
 
-/// Everything between routing and the handler.
-async fn run(app: Arc<App>, route: &Route, request: Request<Body>) -> Result<Response, Error> {
-    let (head, body) = request.into_parts();
+fn log(route: &Route, id: &RequestId, tenant: &str, status: u16, took: Duration) {
+    tracing::debug!(
+        requestId = id.text(),
+        tenantId = tenant,
+        method = route.method.as_str(),
+        route = route.path,
+        status,
+        durationMs = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "request"
+    );
+}
+
+/// Everything between routing and the handler. `tenant` is filled in once it is known.
+async fn run(
+    app: Arc<App>,
+    route: &Route,
+    head: Parts,
+    body: Body,
+    tenant: &mut Option<Arc<str>>,
+) -> Result<Response, Error> {
     let limit = route.limit.bytes(&app.limits);
     let mut call = Call { app: app.clone(), head, body, template: route.path, limit };
     call.check_length()?;
@@ -159,23 +181,27 @@ async fn run(app: Arc<App>, route: &Route, request: Request<Body>) -> Result<Res
         Endpoint::Any(handler) => {
             let caller = app.gate.any(authorization).await?;
             drop(header);
+            *tenant = Some(caller.0.tenant.clone());
             handler(call, caller).await
         }
         Endpoint::Producer(handler) => {
             let caller = app.gate.producer(authorization).await?;
             drop(header);
+            *tenant = Some(caller.0.tenant.clone());
             rate(&caller.0)?;
             handler(call, caller).await
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
             drop(header);
+            *tenant = Some(caller.0.tenant.clone());
             rate(&caller.0)?;
             handler(call, caller).await
         }
         Endpoint::Admin(handler) => {
             let caller = app.gate.admin(authorization).await?;
             drop(header);
+            *tenant = Some(caller.0.tenant.clone());
             rate(&caller.0)?;
             handler(call, caller).await
         }

@@ -6,6 +6,8 @@ use super::{reply, show};
 use crate::auth::{Producer, Reader};
 use crate::broker;
 use crate::stamp;
+use crate::telemetry::traces::context::Written;
+use crate::telemetry::traces::http::Carried;
 use axum::body::Body;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -31,7 +33,7 @@ pub async fn create(mut call: Call, producer: Producer) -> Result<Response, Erro
     // A key that cannot be read must not pass for none: the retry would make a second task.
     let header = call.header("idempotency-key").map_err(|_| Refusal::IdempotencyKeyTooLong)?;
     let key = merge_keys(body.idempotency_key.as_deref(), header);
-    let asked = request(&producer.0.tenant, CreateBody { idempotency_key: None, ..body })
+    let asked = request(&producer.0.tenant, &context(&call), CreateBody { idempotency_key: None, ..body })
         .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
     let created = call.broker()?.create(vec![asked]).await.pop().expect("one item, one answer")?;
     let mut response = reply::json(StatusCode::ACCEPTED, &show::task(&created.task, &call.app.stamp));
@@ -45,9 +47,10 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
     let text = call.read().await?;
     let batch: CreateBatch<'_> = parse(&text)?;
     let items = within_batch(batch.tasks)?;
+    let context = context(&call);
     let asked = items.iter().map(|item| {
         let body: CreateBody<'_> = json::read_checked(item.get()).map_err(|_| Refusal::InvalidBody)?;
-        request(&producer.0.tenant, body)
+        request(&producer.0.tenant, &context, body)
     });
     let created = call.broker()?.create(asked.collect()).await;
     if let Some(failure) = common_failure(&created) {
@@ -73,8 +76,21 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
     Ok(reply::ok(&Results { results: results.collect() }))
 }
 
+/// The trace that the request is part of; empty if tracing is off.
+fn context(call: &Call) -> (Written, Option<Arc<str>>) {
+    match call.head.extensions.get::<Carried>() {
+        Some(carried) => (carried.parent.written().unwrap_or_default(), carried.baggage.clone()),
+        None => Default::default(),
+    }
+}
+
 /// What the rules have to check. A missing payload is `null`, which only batches let through.
-fn request(tenant: &Arc<str>, body: CreateBody<'_>) -> Result<CreateRequest, Refusal> {
+fn request(
+    tenant: &Arc<str>,
+    (context, baggage): &(Written, Option<Arc<str>>),
+    body: CreateBody<'_>,
+) -> Result<CreateRequest, Refusal> {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
     let run_at = match body.run_at.as_deref().filter(|text| !text.is_empty()) {
         Some(text) => Some(stamp::parse(text).ok_or(Refusal::InvalidRunAt)?),
         None => None,
@@ -90,8 +106,9 @@ fn request(tenant: &Arc<str>, body: CreateBody<'_>) -> Result<CreateRequest, Ref
         idempotency_key: body.idempotency_key,
         run_at,
         delay_seconds: body.delay_seconds.unwrap_or(0),
-        trace_parent: None,
-        trace_state: None,
+        trace_parent: given(&context.trace_parent),
+        trace_state: given(&context.trace_state),
+        baggage: baggage.clone(),
     })
 }
 

@@ -7,6 +7,7 @@
 use super::addresses::is_refused;
 use super::resolver::{Guarded, Lookup, Refused};
 use super::sign::Signer;
+use crate::telemetry::traces;
 use bytes::Bytes;
 use codeq_store::Clock;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -64,6 +65,8 @@ pub struct Message {
     /// The same on every attempt.
     pub id: String,
     pub body: Arc<str>,
+    /// The trace of this attempt, if tracing is on.
+    pub trace: Option<traces::webhook::Headers>,
 }
 
 /// How an attempt went.
@@ -150,6 +153,9 @@ impl Door {
             headers.insert(OWN_SIGNATURE, text(&signed.own));
             headers.insert(SIGNATURE, text(&signed.standard));
         }
+        if let Some(trace) = &message.trace {
+            trace_headers(trace, &mut headers);
+        }
         headers
     }
 
@@ -160,6 +166,19 @@ impl Door {
         }
         if refused.insert(host.to_owned()) {
             tracing::warn!(host, "webhook address refused; see webhooks.allowPrivateAddresses");
+        }
+    }
+}
+
+fn trace_headers(trace: &traces::webhook::Headers, headers: &mut HeaderMap) {
+    let texts = [
+        ("traceparent", trace.context.trace_parent.as_str()),
+        ("tracestate", trace.context.trace_state.as_str()),
+        ("baggage", trace.baggage.as_deref().unwrap_or_default()),
+    ];
+    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(HeaderName::from_static(name), value);
         }
     }
 }

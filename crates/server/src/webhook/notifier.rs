@@ -7,10 +7,11 @@ use super::Sender;
 use super::callbacks::address_key;
 use super::choice::{Chooser, View};
 use super::door::{Attempt, Message, host_of};
-use super::outbound::Errand;
+use super::outbound::{Beginning, Errand};
 use crate::metrics::{Metrics, WebhookKind};
 use crate::rate::RateScope;
 use crate::stamp::utc_seconds;
+use crate::telemetry::traces::Traces;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::{QueueKey, TaskId};
 use serde::Serialize;
@@ -138,11 +139,12 @@ impl Notifier {
         let host = host_of(&subscription.callback_url);
         let url = Arc::from(&*subscription.callback_url);
         let notification = Notification {
-            message: Message { url, id, body: body.into() },
+            message: Message { url, id, body: body.into(), trace: None },
             host: host.clone(),
             subscription,
             command: command.clone(),
             metrics: self.sender.metrics.clone(),
+            traces: self.sender.broker.traces().clone(),
         };
         let outcome = notification.outcome();
         if !self.sender.outbound.push(&host, Box::new(notification), WAITING) {
@@ -157,6 +159,7 @@ struct Notification {
     subscription: Arc<Subscription>,
     command: Arc<str>,
     metrics: Arc<Metrics>,
+    traces: Traces,
 }
 
 /// Says how a notification went.
@@ -185,6 +188,12 @@ impl Errand for Notification {
 
     fn may_start(&self) -> bool {
         true
+    }
+
+    fn span(&self) -> Option<Beginning> {
+        let id = TaskId::from_bytes(self.subscription.id.to_be_bytes());
+        let span = self.traces.queue_ready(&self.command, &self.host, id)?;
+        Some(Box::pin(std::future::ready(Some(span))))
     }
 
     fn finished(self: Box<Self>, attempt: Attempt) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -2,6 +2,7 @@
 
 use super::door::{Attempt, Door, Message};
 use super::lanes::{Lanes, Ticket};
+use crate::telemetry::traces::webhook::AttemptSpan;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +14,18 @@ use tokio_util::task::TaskTracker;
 /// store slows us down.
 const ENDINGS: usize = 1024;
 
+/// A span begins with finding out what it belongs to.
+pub type Beginning = Pin<Box<dyn Future<Output = Option<AttemptSpan>> + Send>>;
+
 /// Something to be sent, and what is to be done when it was.
 pub trait Errand: Send + Sync {
     fn message(&self) -> Message;
     /// Asked last before it is sent. If not, the errand is over.
     fn may_start(&self) -> bool;
+    /// The span of this attempt, if tracing is on.
+    fn span(&self) -> Option<Beginning> {
+        None
+    }
     fn finished(self: Box<Self>, attempt: Attempt) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
@@ -65,7 +73,15 @@ impl Outbound {
             self.lanes().finished(ticket, None);
             return self.pump();
         }
-        let attempt = self.door.send(errand.message()).await;
+        let span = match errand.span() {
+            Some(beginning) => beginning.await,
+            None => None,
+        };
+        let trace = span.as_ref().map(AttemptSpan::headers);
+        let attempt = self.door.send(Message { trace, ..errand.message() }).await;
+        if let Some(span) = span {
+            span.end(attempt.error.as_deref());
+        }
         let ending = self.endings.acquire().await;
         self.lanes().finished(ticket, Some(attempt.is_prompt));
         self.pump();

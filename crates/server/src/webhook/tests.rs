@@ -64,7 +64,7 @@ fn open() -> Door {
 }
 
 async fn send(door: &Door, url: &str) -> Attempt {
-    door.send(Message { url: url.into(), id: "msg_1".into(), body: "{}".into() }).await
+    door.send(Message { url: url.into(), id: "msg_1".into(), body: "{}".into(), trace: None }).await
 }
 
 fn error(attempt: Attempt) -> String {

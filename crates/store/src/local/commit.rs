@@ -11,6 +11,7 @@ use super::change::{Change, Fed};
 use super::feeder::Trough;
 use super::inbox::Inbox;
 use super::journal::Write;
+use super::meters::Meters;
 use super::records::Counters;
 use super::shard::{Group, Links};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,18 +40,20 @@ pub struct Committer {
     finished: Condvar,
     durable: AtomicU64,
     poison: OnceLock<String>,
+    meters: Arc<Meters>,
     /// The owner sleeps with a gathered group and wants to know when it can hand it over.
     pub owner_waits: AtomicBool,
 }
 
 impl Committer {
-    pub fn new(durable: u64) -> Committer {
+    pub fn new(durable: u64, meters: Arc<Meters>) -> Committer {
         Committer {
             slot: Mutex::new(Slot::default()),
             handed: Condvar::new(),
             finished: Condvar::new(),
             durable: AtomicU64::new(durable),
             poison: OnceLock::new(),
+            meters,
             owner_waits: AtomicBool::new(false),
         }
     }
@@ -141,19 +144,25 @@ impl Committer {
                 self.finish(None, inbox);
                 continue;
             }
-            let written = write.as_ref().map_or(Ok(()), |write| write.perform(sync));
-            if let Err(error) = written {
-                self.give_up(format!("writing the journal failed: {error}"));
-                drop(group);
-                self.finish(None, inbox);
-                continue;
-            }
+            let written = write.as_ref().map_or(Ok(None), |write| write.perform(sync));
+            let synced = match written {
+                Ok(synced) => synced,
+                Err(error) => {
+                    self.give_up(format!("writing the journal failed: {error}"));
+                    drop(group);
+                    self.finish(None, inbox);
+                    continue;
+                }
+            };
             let position = write.as_ref().map(|write| write.position);
             if let Some(position) = position {
                 self.durable.store(position, Ordering::Release);
             }
             // The next group can be on its way while these answers are sent.
             self.finish(write.map(Write::into_buffer), inbox);
+            if group.entries > 0 {
+                self.meters.committed(group.entries, synced);
+            }
             // First, so that whoever got an answer can wait for the tree to have it.
             if let Some(position) = position {
                 trough.push(Fed { position, changes, counters });

@@ -202,10 +202,12 @@ impl Feeder {
     fn care(&self, is_idle: bool) {
         let tree = &self.links.library.tree;
         let now = self.clock.now().millis();
-        if tree.buckets().first().is_some_and(|end| *end <= now)
-            && let Err(error) = tree.drop_buckets(now)
-        {
-            tracing::error!(op = "retention", err = %error, "storage error");
+        if tree.buckets().first().is_some_and(|end| *end <= now) {
+            match tree.drop_buckets(now) {
+                Ok(0) => {}
+                Ok(count) => tracing::debug!(count, what = "buckets of history", "retention removed"),
+                Err(error) => tracing::error!(op = "retention", err = %error, "storage error"),
+            }
         }
         if is_idle && let Err(error) = tree.upkeep() {
             tracing::error!(op = "upkeep", err = %error, "storage error");
@@ -233,7 +235,12 @@ impl Feeder {
             match answer.blocking_recv() {
                 // Something moved meanwhile: look again.
                 Ok(Ok(None)) => {}
-                Ok(Ok(Some(_))) if count == REMOVED_AT_ONCE => {}
+                Ok(Ok(Some(_))) => {
+                    tracing::debug!(count, what = "dead letters", "retention removed");
+                    if count < REMOVED_AT_ONCE {
+                        return true;
+                    }
+                }
                 _ => return true,
             }
         }

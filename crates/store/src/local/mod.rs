@@ -22,6 +22,7 @@ mod listing;
 mod load;
 mod lookups;
 mod manifest;
+mod meters;
 mod open;
 mod operations;
 mod owner;
@@ -38,6 +39,7 @@ pub mod tree;
 mod verify;
 
 pub use entry::sample_cycle;
+pub use meters::{Meters, Reading};
 pub use open::{Durability, LocalOptions, OpenError, Parts, ShardParts, assemble, open};
 pub use shard::Limits;
 pub use store::LocalStore;

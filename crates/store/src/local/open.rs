@@ -12,6 +12,7 @@ use super::journal;
 use super::library::Library;
 use super::load::{self, LoadError};
 use super::manifest::{self, Manifest, ManifestError};
+use super::meters::Meters;
 use super::owner::{Owner, Sink};
 use super::readers::Readers;
 use super::shard::{Limits, Links, Shard};
@@ -55,6 +56,8 @@ pub struct LocalOptions {
     pub limits: Limits,
     pub low_space: u64,
     pub observer: Option<Observer>,
+    /// Where the committers count.
+    pub meters: Arc<Meters>,
 }
 
 impl LocalOptions {
@@ -69,6 +72,7 @@ impl LocalOptions {
             limits: Limits::default(),
             low_space: LOW_SPACE,
             observer: None,
+            meters: Arc::default(),
         }
     }
 }
@@ -245,7 +249,7 @@ fn start(
         None => (None, Sink::Memory, None),
         Some(recovered) => {
             recovered.tail.into_iter().for_each(|fed| trough.push(fed));
-            let committer = Arc::new(Committer::new(recovered.opened.last_position));
+            let committer = Arc::new(Committer::new(recovered.opened.last_position, options.meters.clone()));
             shard.position = recovered.opened.last_position + 1;
             threads.commit(index, &committer, &links, &trough, options.durability)?;
             threads.prepare(index, &recovered.opened.journal, &stop)?;

@@ -85,8 +85,11 @@ async fn tells_a_whole_life(watched: Watched) {
 
     let task = watched.claim().await;
     let told = watched.next();
-    let What::Claimed { owner, attempt } = told.what else { panic!("{told:?}") };
+    let claimed_at = told.at;
+    let What::Claimed { owner, attempt, ready_at } = told.what else { panic!("{told:?}") };
     assert_eq!((&*owner.worker_id, attempt), ("w", 1));
+    assert_eq!(ready_at, task.created_at, "it could be claimed since it was created");
+    assert!(ready_at <= claimed_at);
 
     let nack = Nack { report: report(&task), delay_seconds: 5, reason: Some("later".into()) };
     store.nack(vec![nack]).await.unwrap().remove(0).unwrap();
@@ -98,9 +101,11 @@ async fn tells_a_whole_life(watched: Watched) {
     watched.clock.advance(Duration::from_secs(6));
     let told = watched.next();
     assert_eq!((told.what, told.has_filled), (What::Promoted, true));
+    let promoted_at = told.at;
 
     let task = watched.claim().await;
-    watched.next();
+    let What::Claimed { ready_at, .. } = watched.next().what else { panic!("a claim was expected") };
+    assert_eq!(ready_at, promoted_at, "the wait of a delayed task begins when the delay is over");
     store.abandon(vec![Abandon { report: report(&task), refund: true }]).await.unwrap().remove(0).unwrap();
     let told = watched.next();
     assert!(matches!(told.what, What::Returned { outcome: AttemptOutcome::Refunded, .. }) && told.has_filled);

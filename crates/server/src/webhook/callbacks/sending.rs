@@ -1,7 +1,7 @@
 //! One attempt of one callback, and what follows from it.
 
 use super::super::door::{Attempt, Message, host_of};
-use super::super::outbound::Errand;
+use super::super::outbound::{Beginning, Errand};
 use super::Callbacks;
 use crate::broker::Error;
 use crate::metrics::WebhookKind;
@@ -25,7 +25,21 @@ impl Errand for Sending {
             url: self.delivery.url.clone(),
             id: format!("msg_{:032x}", self.delivery.id),
             body: self.delivery.body.clone(),
+            trace: None,
         }
+    }
+
+    fn span(&self) -> Option<Beginning> {
+        let broker = self.owner.sender.broker.clone();
+        broker.traces().is_on().then(|| {
+            let delivery = self.delivery.clone();
+            let span = async move {
+                let (host, command) = (host_of(&delivery.url), command(&delivery.body));
+                let attempt = delivery.attempts + 1;
+                broker.traces().task_result(&broker, &delivery, &host, &command, attempt).await
+            };
+            Box::pin(span) as Beginning
+        })
     }
 
     /// Alone with the outbox, ours is ours. Otherwise only what can be done within the hold is begun; the

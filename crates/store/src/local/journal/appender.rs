@@ -108,10 +108,16 @@ impl Appender {
 }
 
 impl Write {
-    /// Writes the frame and, if asked, syncs its file. On failure nothing may be written after it.
-    pub fn perform(&self, sync: bool) -> io::Result<()> {
+    /// Writes the frame and, if asked, syncs its file: how long that sync took. On failure nothing may be
+    /// written after it.
+    pub fn perform(&self, sync: bool) -> io::Result<Option<Duration>> {
         self.file.write_at(&self.buffer, self.offset)?;
-        if sync { self.file.sync_data() } else { Ok(()) }
+        if !sync {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        self.file.sync_data()?;
+        Ok(Some(started.elapsed()))
     }
 
     /// Bytes on disk.

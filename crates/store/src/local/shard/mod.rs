@@ -38,7 +38,7 @@ use super::slots::{SlotId, Slots};
 use crate::rules::Rules;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{Operation, QueueKey, State, Time};
+use codeq_queue::{Operation, State, Time};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -132,10 +132,6 @@ impl Shard {
             cached_bytes: 0,
             random: SmallRng::seed_from_u64(seed),
         }
-    }
-
-    pub fn queue_of(&self, slot: SlotId) -> &QueueKey {
-        &self.queues.at(self.slots.at(slot).queue).key
     }
 
     /// The next instant at which something is due.

@@ -43,15 +43,6 @@ impl Turn<'_> {
             match self.shard.leases.first() {
                 Some((until, no)) if *until <= self.now => {
                     let slot_id = self.shard.slots.find(*no).expect("a leased task is live");
-                    let slot = self.shard.slots.at(slot_id);
-                    let worker = slot.state.lease().map(|lease| lease.owner.worker_id.clone());
-                    tracing::info!(
-                        taskId = %self.shard.ids.encode(slot.no, slot.tail),
-                        command = %self.shard.queue_of(slot_id).command,
-                        workerId = worker.as_deref(),
-                        attempts = slot.attempts,
-                        "lease expired"
-                    );
                     self.give_up(slot_id, Ending::LeaseExpired, None);
                 }
                 _ => return,

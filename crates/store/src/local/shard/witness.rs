@@ -32,7 +32,12 @@ impl Shard {
                 })
             }
             Entry::Claimed { no, at, attempts, owner, .. } => {
-                self.witness_of(*no, *at, What::Claimed { owner: owner.clone(), attempt: *attempts })
+                let ready_at = self.slots.at(self.slots.find(*no)?).updated_at;
+                self.witness_of(
+                    *no,
+                    *at,
+                    What::Claimed { owner: owner.clone(), attempt: *attempts, ready_at },
+                )
             }
             Entry::Returned { no, at, outcome, error, .. } => {
                 let (attempt, owner) = self.running(*no)?;

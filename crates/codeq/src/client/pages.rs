@@ -1,0 +1,52 @@
+//! Lists that come in pages.
+
+use super::{Api, encoded};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Items of one page at most.
+const PAGE: usize = 500;
+
+#[derive(Deserialize)]
+pub struct Page {
+    pub items: Vec<Value>,
+    pub next: Option<String>,
+}
+
+/// `?a=b&c=d`, or nothing.
+pub fn query(pairs: &[(String, String)]) -> String {
+    let pairs = pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    let pairs: Vec<String> = pairs.collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+impl Api {
+    /// Hands over what a list holds, page by page, `limit` items at most; whether there is more.
+    ///
+    /// A page may be empty though there are more: the server looks at so many records at a time.
+    pub async fn list(
+        &self,
+        path: &str,
+        filter: &[(String, String)],
+        limit: usize,
+        mut take: impl FnMut(Vec<Value>),
+    ) -> anyhow::Result<bool> {
+        let mut left = limit;
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut pairs = filter.to_vec();
+            pairs.push(("limit".into(), left.min(PAGE).to_string()));
+            pairs.extend(cursor.map(|cursor| ("cursor".into(), cursor)));
+            let Page { mut items, next } = self.get(&format!("{path}{}", query(&pairs))).await?;
+            items.truncate(left);
+            left -= items.len();
+            if !items.is_empty() {
+                take(items);
+            }
+            match next {
+                Some(next) if left > 0 => cursor = Some(next),
+                next => return Ok(next.is_some()),
+            }
+        }
+    }
+}

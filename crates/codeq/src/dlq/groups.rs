@@ -1,0 +1,90 @@
+//! `codeq dlq groups`, and which dead letters a group holds.
+
+use crate::client::{Api, path, query};
+use crate::table::Table;
+use crate::{say, terminal};
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Why tasks died: dead letters grouped by cause, the most frequent first.
+///
+/// Numbers, ids, addresses and quoted texts in errors are taken for the same.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  codeq dlq groups\n  codeq dlq groups demo --json")]
+pub struct Groups {
+    /// Of this command; of all unless told.
+    command: Option<String>,
+    /// Print a JSON array.
+    #[arg(long)]
+    json: bool,
+    /// Of this tenant, or '*' for all; operators only.
+    #[arg(long)]
+    tenant: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    groups: Vec<Value>,
+    truncated: bool,
+}
+
+impl Groups {
+    pub async fn run(self, api: &Api) -> anyhow::Result<()> {
+        let scope = scope(self.tenant.as_deref());
+        let Answer { groups, truncated } = read(api, self.command.as_deref().unwrap_or("*"), &scope).await?;
+        match (self.json, groups.is_empty()) {
+            (true, _) => say!("{}", Value::from(groups)),
+            (false, true) => say!("no dead letters"),
+            (false, false) => terminal::print(&table(&groups).to_string()),
+        }
+        if truncated {
+            eprintln!("there are more groups than these");
+        }
+        Ok(())
+    }
+}
+
+fn table(groups: &[Value]) -> Table {
+    let mut table = Table::new(&["GROUP", "COUNT", "COMMAND", "LAST SEEN", "EXAMPLE", "ERROR"]);
+    for group in groups {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        table.row(vec![
+            text(&group["group"]),
+            group["count"].to_string(),
+            text(&group["command"]),
+            text(&group["lastSeen"]).chars().take(19).collect(),
+            text(&group["examples"][0]),
+            text(&group["error"]),
+        ]);
+    }
+    table
+}
+
+pub fn scope(tenant: Option<&str>) -> String {
+    query(&tenant.map(|tenant| ("tenant".to_owned(), tenant.to_owned())).into_iter().collect::<Vec<_>>())
+}
+
+async fn read(api: &Api, command: &str, scope: &str) -> anyhow::Result<Answer> {
+    api.get(&format!("{}{scope}", path(&["admin", "dlq", command, "groups"]))).await
+}
+
+/// The command that is meant: the one that was given, or the one of the group.
+pub async fn command_of(
+    api: &Api,
+    given: Option<String>,
+    group: Option<&str>,
+    scope: &str,
+) -> anyhow::Result<String> {
+    match (given, group) {
+        (Some(command), _) => Ok(command),
+        (None, None) => bail!("give a command or --group"),
+        (None, Some(group)) => {
+            let groups = read(api, "*", scope).await?.groups;
+            let found = groups.into_iter().find(|found| found["group"] == group);
+            let found =
+                found.with_context(|| format!("there is no group {group:?}: see `codeq dlq groups`"))?;
+            found["command"].as_str().map(str::to_owned).context("a group has a command")
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which tasks: the filter of the operator routes, as flags and as `key=value`.
+
+use anyhow::{anyhow, bail};
+use serde_json::{Map, Value};
+
+/// Keys that a filter knows, besides `header.<name>`.
+const KEYS: [&str; 10] = [
+    "command",
+    "status",
+    "place",
+    "workerId",
+    "error",
+    "createdAfter",
+    "createdBefore",
+    "updatedAfter",
+    "updatedBefore",
+    "idempotencyKey",
+];
+
+/// Pairs of the filter, as they stand in a query.
+pub type Pairs = Vec<(String, String)>;
+
+#[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Filter")]
+pub struct Filter {
+    /// Tasks of this command.
+    #[arg(long)]
+    command: Option<String>,
+    /// PENDING, IN_PROGRESS, COMPLETED or FAILED.
+    #[arg(long)]
+    status: Option<String>,
+    /// ready, delayed, running, dead or done.
+    #[arg(long)]
+    place: Option<String>,
+    /// Tasks that this worker runs.
+    #[arg(long, value_name = "ID")]
+    worker: Option<String>,
+    /// Tasks whose error holds this text.
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Tasks created after this instant (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    created_after: Option<String>,
+    /// Tasks created before this instant (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    created_before: Option<String>,
+    /// Tasks changed after this instant (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    updated_after: Option<String>,
+    /// Tasks changed before this instant (RFC 3339).
+    #[arg(long, value_name = "TIME")]
+    updated_before: Option<String>,
+    /// The task with this idempotency key.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Tasks with this header; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    header: Vec<String>,
+}
+
+impl Filter {
+    pub fn pairs(&self) -> anyhow::Result<Pairs> {
+        let flags = [
+            &self.command,
+            &self.status,
+            &self.place,
+            &self.worker,
+            &self.error,
+            &self.created_after,
+            &self.created_before,
+            &self.updated_after,
+            &self.updated_before,
+            &self.idempotency_key,
+        ];
+        let flags = KEYS.iter().zip(flags);
+        let mut pairs: Pairs =
+            flags.filter_map(|(&key, flag)| Some((key.to_owned(), flag.clone()?))).collect();
+        for header in &self.header {
+            let (name, value) = pair(header)?;
+            pairs.push((format!("header.{name}"), value));
+        }
+        Ok(pairs)
+    }
+}
+
+/// Reads `--filter key=value`.
+pub fn read(given: &[String]) -> anyhow::Result<Pairs> {
+    let mut pairs = Pairs::new();
+    for text in given {
+        let (key, value) = pair(text)?;
+        let is_header = key.strip_prefix("header.").is_some_and(|name| !name.is_empty());
+        if !is_header && !KEYS.contains(&&*key) {
+            bail!("unknown filter {key:?}: use one of {}, header.NAME", KEYS.join(", "));
+        }
+        pairs.push((key, value));
+    }
+    Ok(pairs)
+}
+
+/// The filter as an object in a body.
+pub fn object(pairs: &Pairs) -> Value {
+    let entries = pairs.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    Value::Object(Map::from_iter(entries))
+}
+
+pub fn pair(text: &str) -> anyhow::Result<(String, String)> {
+    let pair = text.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.to_owned()));
+    pair.filter(|(key, _)| !key.is_empty()).ok_or_else(|| anyhow!("{text:?} is not KEY=VALUE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_pairs_of_known_keys() {
+        let pairs = read(&["error=a=b".into(), "header.origin=x".into()]).unwrap();
+        assert_eq!(object(&pairs).to_string(), r#"{"error":"a=b","header.origin":"x"}"#);
+        assert!(read(&["nothing".into()]).is_err() && read(&["eror=x".into()]).is_err());
+        assert!(read(&["header.=x".into()]).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! `codeq token mint`.
+
+use super::{KEY_FILE, lifetime};
+use crate::say;
+use anyhow::bail;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const WORKER_SCOPES: [&str; 6] =
+    ["codeq:claim", "codeq:heartbeat", "codeq:abandon", "codeq:nack", "codeq:result", "codeq:subscribe"];
+
+/// Sign a token and print it.
+///
+/// Roles can be combined. An administrator may use the admin routes of its tenant, an operator those of all.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  codeq token mint --producer --tenant acme\n  \
+    codeq token mint --worker --tenant acme --events render_video,mail --subject worker-1 --ttl 30d\n  \
+    codeq token mint --admin --tenant acme --ttl 8h\n  codeq token mint --operator --tenant ops")]
+pub struct Mint {
+    /// May create tasks; this is what a token is for unless told.
+    #[arg(long)]
+    producer: bool,
+    /// May claim tasks.
+    #[arg(long)]
+    worker: bool,
+    /// May create tasks and administer its tenant.
+    #[arg(long)]
+    admin: bool,
+    /// May create tasks and administer all tenants.
+    #[arg(long)]
+    operator: bool,
+    /// Whose tasks.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Who it is [default: producer, worker, admin or operator].
+    #[arg(long)]
+    subject: Option<String>,
+    /// Commands that a worker may claim, with commas between them.
+    #[arg(long, default_value = "*", value_name = "LIST")]
+    events: String,
+    /// Scopes instead of those of the roles, with commas between them.
+    #[arg(long, value_name = "LIST")]
+    scopes: Option<String>,
+    /// How long it is good: 90s, 15m, 12h, 30d.
+    #[arg(long, default_value = "24h")]
+    ttl: String,
+    /// The issuer that the server expects.
+    #[arg(long, default_value = "codeq-local")]
+    issuer: String,
+    /// Whom it is for [default: codeq-producer, codeq-worker, or both, by role]; may be repeated.
+    #[arg(long)]
+    audience: Vec<String>,
+    /// File with the private key.
+    #[arg(long, default_value = KEY_FILE, value_name = "FILE")]
+    key: PathBuf,
+}
+
+impl Mint {
+    pub fn run(self) -> anyhow::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let claims = self.claims(now)?;
+        say!("{}", super::read(&self.key)?.mint(&claims)?);
+        Ok(())
+    }
+
+    fn claims(&self, now: u64) -> anyhow::Result<Value> {
+        let Some(tenant) = &self.tenant else { bail!("tenant is required") };
+        if !codeq_server::auth::is_tenant(tenant) {
+            bail!("tenant must match ^[a-z][a-z0-9-]{{1,62}}$");
+        }
+        let subject = self.subject.clone().unwrap_or_else(|| self.role().to_owned());
+        let mut claims = json!({
+            "iss": self.issuer, "sub": subject, "aud": self.audiences(), "tenantId": tenant,
+            "iat": now, "exp": now + lifetime::read(&self.ttl)?, "scope": self.scopes().join(" "),
+        });
+        if self.worker {
+            claims["eventTypes"] = json!(words(&self.events));
+        }
+        Ok(claims)
+    }
+
+    fn role(&self) -> &'static str {
+        match (self.operator, self.admin, self.worker && !self.producer) {
+            (true, _, _) => "operator",
+            (_, true, _) => "admin",
+            (_, _, true) => "worker",
+            _ => "producer",
+        }
+    }
+
+    fn audiences(&self) -> Vec<String> {
+        if !self.audience.is_empty() {
+            return self.audience.clone();
+        }
+        let is_producer = self.producer || self.admin || self.operator || !self.worker;
+        let sides = [(is_producer, "codeq-producer"), (self.worker, "codeq-worker")];
+        sides.into_iter().filter(|(is_side, _)| *is_side).map(|(_, side)| side.to_owned()).collect()
+    }
+
+    fn scopes(&self) -> Vec<String> {
+        if let Some(scopes) = &self.scopes {
+            return words(scopes);
+        }
+        let worker = WORKER_SCOPES.into_iter().filter(|_| self.worker);
+        let admin = Some("codeq:admin").filter(|_| self.admin);
+        let operator = Some("codeq:operator").filter(|_| self.operator);
+        worker.chain(admin).chain(operator).map(str::to_owned).collect()
+    }
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split([',', ' ']).map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}

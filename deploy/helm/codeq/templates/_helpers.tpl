@@ -1,0 +1,55 @@
+{{- define "codeq.name" -}}
+{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "codeq.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "codeq.selector" -}}
+app.kubernetes.io/name: {{ include "codeq.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "codeq.labels" -}}
+{{ include "codeq.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "codeq.embedded" -}}
+{{- if eq .Values.store.provider "embedded" }}yes{{ end -}}
+{{- end -}}
+
+{{/* The server's settings: what follows from the values, and on top of it `config`. */}}
+{{- define "codeq.config" -}}
+{{- $config := dict "port" 8080 -}}
+{{- if include "codeq.embedded" . -}}
+{{- $_ := set $config "persistenceProvider" "embedded" -}}
+{{- $_ := set $config "persistenceConfig" (dict "path" "/var/lib/codeq/data" "numShards" (int .Values.store.embedded.shards)) -}}
+{{- else -}}
+{{- $_ := set $config "persistenceProvider" "kvrocks" -}}
+{{- $_ := set $config "persistenceConfig" (dict "addr" .Values.store.kvrocks.addr) -}}
+{{- end -}}
+{{- if .Values.streams.workerPort -}}
+{{- $_ := set $config "workerStreamAddr" (printf ":%d" (int .Values.streams.workerPort)) -}}
+{{- end -}}
+{{- if .Values.streams.producerPort -}}
+{{- $_ := set $config "producerStreamAddr" (printf ":%d" (int .Values.streams.producerPort)) -}}
+{{- end -}}
+{{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- end -}}
+
+{{/* The variables of the Secret. */}}
+{{- define "codeq.secrets" -}}
+{{- $secrets := deepCopy .Values.secrets -}}
+{{- if .Values.store.kvrocks.password -}}
+{{- $_ := set $secrets "KVROCKS_PASSWORD" .Values.store.kvrocks.password -}}
+{{- end -}}
+{{- $secrets | toYaml -}}
+{{- end -}}

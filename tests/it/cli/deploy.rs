@@ -1,0 +1,105 @@
+//! What is in `deploy/`, as far as it can be checked without running it.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(deploy(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn yaml(name: &str) -> Value {
+    serde_saphyr::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn schema() -> jsonschema::Validator {
+    let schema: Value = serde_json::from_str(&read("helm/codeq/values.schema.json")).expect("JSON");
+    jsonschema::validator_for(&schema).expect("a schema")
+}
+
+/// Helm puts values over those of the chart, and checks the whole.
+#[track_caller]
+pub fn fits_the_chart(values: &Value) {
+    let mut all = yaml("helm/codeq/values.yaml");
+    put(&mut all, values);
+    let faults: Vec<String> = schema().iter_errors(&all).map(|error| error.to_string()).collect();
+    assert!(faults.is_empty(), "{faults:?}\n{all}");
+}
+
+fn put(into: &mut Value, values: &Value) {
+    match (into, values) {
+        (Value::Object(into), Value::Object(values)) => {
+            for (key, value) in values {
+                put(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, value) => *into = value.clone(),
+    }
+}
+
+#[test]
+fn the_values_of_the_chart_fit_its_schema_and_wrong_ones_do_not() {
+    fits_the_chart(&json!({}));
+    fits_the_chart(&json!({"store": {"provider": "kvrocks", "kvrocks": {"addr": "kvrocks:6666"}}}));
+    for wrong in [
+        json!({"store": {"provider": "kvrocks"}}),
+        json!({"store": {"provider": "paper"}}),
+        json!({"replicaCount": 0}),
+        json!({"ingress": {"enabled": true}}),
+        json!({"imagee": {}}),
+        json!({"secrets": {"PORT": 8080}}),
+    ] {
+        let mut all = yaml("helm/codeq/values.yaml");
+        put(&mut all, &wrong);
+        assert!(!schema().is_valid(&all), "{wrong}");
+    }
+}
+
+#[test]
+fn the_chart_is_of_this_version() {
+    let chart = yaml("helm/codeq/Chart.yaml");
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn probes_and_health_checks_ask_what_is_served() {
+    let pod = read("helm/codeq/templates/_pod.tpl");
+    let asked: Vec<&str> = pod.lines().filter_map(|line| line.trim().strip_prefix("path: ")).collect();
+    assert_eq!(asked, ["/livez", "/livez", "/readyz"]);
+    let health = json!(["CMD", "/usr/bin/codeq", "health"]);
+    assert_eq!(yaml("compose/single.yaml")["services"]["codeq"]["healthcheck"]["test"], health);
+}
+
+#[test]
+fn the_replicas_are_three_behind_a_proxy() {
+    let compose = yaml("compose/replicas.yaml");
+    let proxy = read("compose/nginx.conf");
+    let scraped = yaml("compose/prometheus.yaml");
+    let targets = &scraped["scrape_configs"][0]["static_configs"][0]["targets"];
+    for number in 1..=3 {
+        let name = format!("codeq-{number}");
+        let service = &compose["services"][&name];
+        assert_eq!(service["environment"]["PERSISTENCE_PROVIDER"], "kvrocks", "{name}");
+        assert!(proxy.contains(&format!("server {name}:8080")), "{name}");
+        assert!(targets.as_array().expect("a list").contains(&json!(format!("{name}:8080"))), "{name}");
+    }
+    for volume in ["grafana", "prometheus", "kvrocks", "proxy"] {
+        assert!(compose["services"][volume].is_object(), "{volume}");
+    }
+}
+
+/// Settings in deploy/ that the server would refuse are found by starting one with them.
+#[test]
+fn the_settings_of_the_single_server_are_accepted() {
+    let environment = yaml("compose/single.yaml")["services"]["codeq"]["environment"].clone();
+    let mut cli = super::Cli::new();
+    for (name, value) in environment.as_object().expect("variables") {
+        let value = value.as_str().expect("a text").replace("/var/lib/codeq", "./codeq");
+        cli = cli.with(name, &value);
+    }
+    let said = cli.with("PORT", "0").ok(&["doctor"]);
+    assert!(said.contains("./codeq/data can be made"), "{said}");
+}

@@ -1,0 +1,173 @@
+//! `codeq doctor`: a healthy set-up, and broken ones with the next step for each.
+
+use super::stand_in::StandIn;
+use super::{Cli, write};
+use crate::harness::Server;
+use serde_json::{Value, json};
+use std::net::TcpListener;
+
+/// The settings of a server that would start, with these instead.
+fn config(cli: &Cli, more: Value) {
+    let mut config = json!({
+        "port": 0, "bindAddress": "127.0.0.1", "webhookHmacSecret": "s", "allowProducerAsWorker": true,
+        "persistenceConfig": {"path": cli.path("data")},
+        "producerAuthProvider": "static", "producerAuthConfig": {"token": "t", "raw": {"tenantId": "acme"}},
+    });
+    for (key, value) in more.as_object().expect("settings are an object") {
+        config[key] = value.clone();
+    }
+    write(&cli.path("codeq.yaml"), &config.to_string());
+}
+
+/// The check with this name, as JSON; and whether all is well.
+fn examined(cli: &Cli, name: &str) -> (Value, bool) {
+    let run = cli.run(&["doctor", "--config", "codeq.yaml", "--json"]);
+    let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
+    assert_eq!(run.code, Some(if report["ok"] == true { 0 } else { 1 }), "{run:?}");
+    let checks = report["checks"].as_array().expect("checks");
+    let found = checks.iter().find(|check| check["name"] == name);
+    (found.unwrap_or_else(|| panic!("{name}: {report}")).clone(), report["ok"] == true)
+}
+
+/// The check fails, names its cause and the next step, in text as well.
+#[track_caller]
+fn is_broken(cli: &Cli, name: &str, cause: &str) {
+    let (check, is_well) = examined(cli, name);
+    assert!(!is_well && check["status"] == "error", "{check}");
+    assert!(check["text"].as_str().expect("a text").contains(cause), "{check}");
+    let next = check["next"].as_str().expect("a failure has a next step");
+    let run = cli.run(&["doctor", "--config", "codeq.yaml"]);
+    assert!(run.stdout.contains("[ERROR] ") && run.stdout.contains(&format!("next: {next}")), "{run:?}");
+    assert!(run.stderr.starts_with("[ERROR] ") && run.stderr.contains("check"), "{run:?}");
+}
+
+#[test]
+fn a_healthy_set_up_is_well() {
+    let issuer = StandIn::start(|_| (200, json!({"keys": [{"kty": "RSA"}]}).to_string()));
+    let cli = Cli::new();
+    config(
+        &cli,
+        json!({
+            "producerAuthProvider": "", "producerAuthConfig": null, "identityAudience": "a",
+            "identityJwksUrl": issuer.base, "identityIssuer": "i",
+        }),
+    );
+    let said = cli.ok(&["doctor", "--config", "codeq.yaml"]);
+    assert!(!said.contains("[ERROR]"), "{said}");
+    for name in [
+        "config",
+        "producer auth",
+        "worker auth",
+        "store",
+        "lock",
+        "disk space",
+        "disk speed",
+        "clock",
+        "port",
+    ] {
+        assert!(said.lines().any(|line| line.contains(&format!(" {name} "))), "{name}: {said}");
+    }
+    assert!(!cli.path("data").exists(), "a doctor changes nothing");
+}
+
+#[test]
+fn a_running_server_is_no_fault() {
+    let server = Server::dev();
+    let cli = Cli::new();
+    let port: u16 = server.base.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+    config(&cli, json!({"port": port, "persistenceConfig": {"path": server.data()}}));
+    let said = cli.ok(&["doctor", "--config", "codeq.yaml"]);
+    assert!(
+        said.contains("held by the running server") && said.contains("a codeQ server is running"),
+        "{said}"
+    );
+}
+
+#[test]
+fn development_needs_no_configuration() {
+    let cli = Cli::new().with("PORT", "0");
+    cli.ok(&["doctor", "--dev"]);
+    assert!(cli.run(&["doctor"]).stdout.contains("producer auth is not configured"));
+}
+
+#[test]
+fn a_wrong_setting_is_named() {
+    let cli = Cli::new();
+    config(&cli, json!({"durability": "sometimes"}));
+    is_broken(&cli, "config", "durability must be fsync or os");
+    write(&cli.path("codeq.yaml"), "port: [");
+    is_broken(&cli, "config", "codeq.yaml");
+}
+
+#[test]
+fn an_issuer_that_is_away_or_has_no_keys_is_named() {
+    let cli = Cli::new();
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let settings = |url: &str| json!({"producerAuthProvider": "jwks", "producerAuthConfig": {"jwksUrl": url, "issuer": "i", "audience": "a"}});
+    config(&cli, settings(&format!("http://{free}/jwks.json")));
+    is_broken(&cli, "producer auth", "/jwks.json: ");
+    let empty = StandIn::start(|_| (200, r#"{"keys":[]}"#.into()));
+    config(&cli, settings(&empty.base));
+    is_broken(&cli, "producer auth", "holds no keys");
+    config(&cli, json!({"producerAuthProvider": "jwks", "producerAuthConfig": {"issuer": "i"}}));
+    is_broken(&cli, "auth", "jwksURL is required");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let cli = Cli::new();
+    config(&cli, json!({"persistenceConfig": {"path": "/proc/no/such/place"}}));
+    is_broken(&cli, "store", "cannot write in /proc");
+    std::fs::create_dir(cli.path("data")).expect("the home is ours");
+    write(&cli.path("data/letters.txt"), "dear");
+    config(&cli, json!({}));
+    is_broken(&cli, "store", "not a codeQ data directory");
+}
+
+#[test]
+fn a_directory_that_another_server_uses_is_named() {
+    let server = Server::dev();
+    let cli = Cli::new();
+    config(&cli, json!({"persistenceConfig": {"path": server.data()}}));
+    is_broken(&cli, "lock", "data directory is in use");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it listens").port();
+    std::thread::spawn(move || taken.incoming().flatten().for_each(drop));
+    let cli = Cli::new();
+    config(&cli, json!({"port": port}));
+    is_broken(&cli, "port", "cannot listen on 127.0.0.1:");
+    config(&cli, json!({"workerStreamAddr": format!("127.0.0.1:{port}")}));
+    is_broken(&cli, "worker port", "cannot listen on 127.0.0.1:");
+}
+
+#[test]
+fn a_clock_far_from_the_issuers_is_named() {
+    use std::io::{Read, Write};
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it listens"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let body = r#"{"keys":[{"kty":"RSA"}]}"#;
+            let head = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: close";
+            let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let cli = Cli::new();
+    let jwks = json!({"jwksUrl": url, "issuer": "i", "audience": "a"});
+    config(&cli, json!({"producerAuthProvider": "jwks", "producerAuthConfig": jwks}));
+    is_broken(&cli, "clock", "s from the clock of the issuer");
+}
+
+#[test]
+fn a_kvrocks_that_is_away_is_named() {
+    let cli = Cli::new();
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let kvrocks = json!({"persistenceProvider": "kvrocks", "persistenceConfig": {"addr": free.to_string()}});
+    config(&cli, kvrocks);
+    is_broken(&cli, "store", "kvrocks at 127.0.0.1:");
+}

@@ -1,0 +1,113 @@
+//! `codeq queue inspect`, `list` and `watch`.
+
+use super::Cli;
+use super::stand_in::StandIn;
+use crate::harness::Server;
+use serde_json::{Value, json};
+
+#[test]
+fn a_queue_is_counted_in_one_line() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    cli.create(&["--event", "demo", "--payload", "1"]);
+    cli.create(&["--event", "demo", "--payload", "2", "--delay-seconds", "60"]);
+    let said = cli.ok(&["queue", "inspect", "DEMO"]);
+    assert_eq!(said, "READY: 1 | DELAYED: 1 | IN_PROGRESS: 0 | DLQ: 0\n");
+    assert_eq!(cli.ok(&["queue", "inspect", "none"]), "READY: 0 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
+}
+
+#[test]
+fn queues_are_listed_as_a_table_and_as_json() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    assert_eq!(cli.ok(&["queue", "list"]), "no queues\n");
+    cli.create(&["--event", "demo", "--payload", "1"]);
+    let table = cli.ok(&["queue", "list"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST", "TENANT", "STATE"]);
+    assert_eq!((rows[1][0], rows[1][1], rows[1][6], rows[1][7]), ("demo", "1", "dev-tenant", "open"));
+    let listed: Value = serde_json::from_str(&cli.ok(&["queue", "list", "--json"])).expect("JSON");
+    assert_eq!((&listed[0]["command"], &listed[0]["ready"]), (&json!("demo"), &json!(1)));
+    let other = cli.fails(&["queue", "list", "--tenant", "other"]);
+    assert!(other.starts_with("[ERROR] error (403): "), "{other}");
+}
+
+#[test]
+fn a_watch_without_a_terminal_prints_lines() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    for n in 0..3 {
+        cli.create(&["--event", "demo", "--payload", &n.to_string()]);
+    }
+    cli.create(&["--event", "other", "--payload", "1"]);
+    let said = cli.ok(&["queue", "watch", "Demo", "--count", "2", "--interval", "0.1"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].starts_with("demo ready=3 delayed=0 running=0 dead=0 oldest="), "{said}");
+    assert!(lines[0].ends_with("in=- out=-"), "two readings make a rate: {said}");
+    assert!(lines[1].ends_with("in=0.0/s out=0.0/s"), "{said}");
+}
+
+#[test]
+fn rates_come_from_the_counters_of_the_server() {
+    let created = std::sync::atomic::AtomicU64::new(0);
+    let server = StandIn::start(move |asked| match &*asked.path {
+        "/metrics" => {
+            let count = created.fetch_add(1000, std::sync::atomic::Ordering::Relaxed);
+            (200, format!("codeq_task_created_total{{command=\"demo\"}} {count}\n"))
+        }
+        _ => {
+            let queue = json!({
+                "command": "demo", "ready": 7, "delayed": 1, "inProgress": 2, "dlq": 3,
+                "tenantId": "t", "oldestReadyAgeSeconds": 90, "paused": true,
+            });
+            (200, json!({"queues": [queue]}).to_string())
+        }
+    });
+    let said = Cli::at(&server.base).ok(&["queue", "watch", "--count", "2", "--interval", "0.2"]);
+    let last = said.lines().next_back().expect("two lines");
+    assert!(last.starts_with("demo ready=7 delayed=1 running=2 dead=3 oldest=1m30s in="), "{said}");
+    let rate = last.split_once("in=").and_then(|(_, rest)| rest.split_once("/s")).expect("a rate").0;
+    assert!(rate.parse::<f64>().expect("a number") > 0.0, "{said}");
+    assert!(last.ends_with("out=0.0/s paused"), "{said}");
+}
+
+#[test]
+fn a_watch_on_a_terminal_is_redrawn_in_place() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    cli.create(&["--event", "demo", "--payload", "1"]);
+    // `script` gives it a terminal.
+    let watch = format!("{} queue watch --count 2 --interval 0.1", env!("CARGO_BIN_EXE_codeq"));
+    let mut command = std::process::Command::new("script");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", cli.home.path()).env("CODEQ_BASE_URL", &server.base);
+    command.args(["-qec", &watch, "/dev/null"]).stdin(std::process::Stdio::null());
+    let output = command.output().expect("script is there");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("\x1b[2A") && text.matches("COMMAND").count() == 2, "{text:?}");
+}
+
+#[test]
+fn a_watch_ends_well_when_interrupted() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    cli.create(&["--event", "demo", "--payload", "1"]);
+    let mut watch = cli.start(&["queue", "watch", "--interval", "0.1"]);
+    watch.until("demo ready=1");
+    assert_eq!(watch.interrupt().0, Some(0));
+}
+
+#[test]
+fn a_watch_can_end_when_all_is_done() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    for n in 0..5 {
+        cli.create(&["--event", "demo", "--payload", &n.to_string()]);
+    }
+    let _worker = cli.start(&["worker", "run", "--events", "demo", "--exec", "cat"]);
+    let said = cli.ok(&["queue", "watch", "demo", "--until-empty", "--interval", "0.1"]);
+    let last = said.lines().next_back().expect("a line");
+    assert!(last.starts_with("demo ready=0 delayed=0 running=0 dead=0 "), "{said}");
+}
