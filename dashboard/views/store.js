@@ -1,5 +1,7 @@
-// How the store is doing, read from the metrics. A server that keeps them elsewhere shows nothing here.
+// How the store is doing: its room from the API, the rest from the metrics. A server that keeps its metrics
+// elsewhere shows less here.
 
+import { get } from "../api.js";
 import { h, panel, setText } from "../dom.js";
 import { bytes, count, millis } from "../format.js";
 import { poll } from "../poll.js";
@@ -25,23 +27,26 @@ function average(now, before, name) {
   return of(now, "count") > 0 ? of(now, "sum") / of(now, "count") : undefined;
 }
 
-const find = (names, pattern) => names.find((name) => pattern.test(name));
-
-function tiles(now, before) {
-  const names = [...now.keys()];
-  const sync = find(names, /^codeq_store_.*sync.*_seconds_count$/)?.replace(/_count$/, "");
-  const group = find(names, /^codeq_store_.*(group|batch).*_count$/)?.replace(/_count$/, "");
-  const disk = names.filter((name) => /^codeq_store_.*(disk|data|journal|tree|size)\w*_bytes$/.test(name));
-  const synced = sync && average(now, before, sync);
-  const grouped = group && average(now, before, group);
+function tiles(now, before, store) {
+  const synced = average(now, before, "codeq_store_sync_seconds");
+  const grouped = average(now, before, "codeq_store_group_size");
+  const { provider, dataBytes, diskFreeBytes: free, diskTotalBytes: total } = store;
   return [
+    ["Store", provider],
     ["Sync time", synced === undefined ? undefined : millis(synced * 1000)],
     ["Changes per sync", grouped === undefined ? undefined : count(Math.round(grouped * 10) / 10)],
-    ["On disk", disk.length ? bytes(disk.reduce((sum, name) => sum + now.get(name), 0)) : undefined],
+    ["Data", dataBytes === undefined ? undefined : bytes(dataBytes)],
+    ["Disk free", total ? `${bytes(free)} (${Math.round((free / total) * 100)}%)` : undefined],
     ["Claims waiting", now.has("codeq_claims_waiting") ? count(now.get("codeq_claims_waiting")) : undefined],
     ["Memory", now.has("process_resident_memory_bytes") ? bytes(now.get("process_resident_memory_bytes")) : undefined],
     ["Open files", now.has("process_open_fds") ? count(now.get("process_open_fds")) : undefined],
   ].filter(([, value]) => value !== undefined);
+}
+
+/** Empty if they are served elsewhere. */
+async function metrics(signal) {
+  const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" }).catch(() => null);
+  return response?.ok ? response.text() : "";
 }
 
 export function storeHealth(signal) {
@@ -50,10 +55,9 @@ export function storeHealth(signal) {
   const shown = new Map();
   let before;
   poll(async () => {
-    const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" }).catch(() => null);
-    if (!response?.ok) return;
-    const now = parse(await response.text());
-    const facts = tiles(now, before);
+    const [store, text] = await Promise.all([get("/admin/store", { signal }), metrics(signal)]);
+    const now = parse(text);
+    const facts = tiles(now, before, store);
     before = now;
     node.hidden = facts.length === 0;
     for (const [name, value] of facts) {

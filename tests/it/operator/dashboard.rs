@@ -71,6 +71,17 @@ async fn a_token_is_told_by_the_development_server_only() {
 }
 
 #[tokio::test]
+async fn the_store_tells_how_much_room_it_has() {
+    let embedded = Server::dev().get("/v1/codeq/admin/store", DEV_TOKEN).await;
+    assert_eq!((embedded.status, &embedded.json["provider"]), (200, &json!("embedded")), "{}", embedded.text);
+    let number = |name: &str| embedded.json[name].as_u64().expect("a number");
+    assert!(number("dataBytes") > 0);
+    assert!((1..=number("diskTotalBytes")).contains(&number("diskFreeBytes")));
+    let memory = Server::memory().get("/v1/codeq/admin/store", DEV_TOKEN).await;
+    assert_eq!(memory.text, r#"{"provider":"memory"}"#);
+}
+
+#[tokio::test]
 async fn history_tells_what_happened_and_since_when() {
     let server = Server::memory();
     for _ in 0..3 {

@@ -19,6 +19,7 @@ mod reply;
 pub mod routes;
 mod search;
 mod show;
+mod store;
 mod subscribe;
 mod transfer;
 mod ui;

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, docs, events, health, history, produce, repair, search, subscribe, transfer, ui, webhooks,
-    work,
+    Limits, admin, docs, events, health, history, produce, repair, search, store, subscribe, transfer, ui,
+    webhooks, work,
 };
 use crate::auth::{Admin, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
@@ -172,6 +172,7 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
         delete("/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
         get("/v1/codeq/admin/history", admin(history::history)),
+        get("/v1/codeq/admin/store", admin(store::store)),
         get("/v1/codeq/admin/tasks", admin(search::list)),
         post("/v1/codeq/admin/tasks/cancel", admin(repair::cancel_all)),
         get("/v1/codeq/admin/tasks/{id}/explain", admin(search::explain)),

@@ -142,3 +142,32 @@ pub fn from_root(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Resp
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/ui"));
     Some(response)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn names(directory: &Path, prefix: &str, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).expect("the dashboard is there") {
+            let entry = entry.expect("a file");
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            match entry.path().is_dir() {
+                true => names(&entry.path(), &format!("{name}/"), found),
+                false => found.push(name),
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_dashboard_is_served_and_together_they_are_small() {
+        let mut found = Vec::new();
+        names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard"), "", &mut found);
+        let mut served: Vec<&str> = ASSETS.keys().copied().collect();
+        found.sort();
+        served.sort_unstable();
+        assert_eq!(found, served);
+        let bytes: usize = ASSETS.values().map(|asset| asset.text.len()).sum();
+        assert!(bytes < 300_000, "{bytes} bytes");
+    }
+}
