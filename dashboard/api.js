@@ -13,9 +13,9 @@ export class ApiError extends Error {
     this.requestId = requestId;
   }
 
-  /** The server is not there, or not yet. */
+  /** The server is not there, not yet, or not well. Asking again may help. */
   get isAway() {
-    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+    return this.status === 0 || this.status >= 500;
   }
 }
 
@@ -43,20 +43,31 @@ export function hasOwnToken() {
 
 /** Tells who listens: `away`, `back`, `refused`. */
 export const connection = new EventTarget();
-let isAway = false;
+/** What did not answer when it was last asked: path → error. */
+const failing = new Map();
 
 function tell(name, detail) {
   connection.dispatchEvent(new CustomEvent(name, { detail }));
 }
 
-export function reached() {
-  if (isAway) tell("back");
-  isAway = false;
+const withoutQuery = (path) => path.split("?")[0];
+
+function reached(path) {
+  const before = failing.size;
+  failing.delete(withoutQuery(path));
+  for (const [other, { status }] of failing) if (status === 0) failing.delete(other);
+  if (before > 0 && failing.size === 0) tell("back");
 }
 
-export function lost(error) {
-  isAway = true;
+function lost(path, error) {
+  failing.set(withoutQuery(path), error);
   tell("away", error);
+}
+
+/** A page that is left takes its failures along. */
+export function forgetFailures() {
+  if (failing.size > 0) tell("back");
+  failing.clear();
 }
 
 export function query(parameters) {
@@ -72,7 +83,7 @@ export async function send(method, path, { body, signal, headers = {}, patience 
   const signals = [signal, patience && AbortSignal.timeout(patience)].filter(Boolean);
   let response;
   try {
-    response = await fetch(path.startsWith("/") ? BASE + path : path, {
+    response = await fetch(BASE + path, {
       method,
       headers: { Authorization: `Bearer ${token()}`, ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
@@ -83,17 +94,17 @@ export async function send(method, path, { body, signal, headers = {}, patience 
   } catch (error) {
     if (signal?.aborted) throw error;
     const failed = new ApiError(0, "unreachable", "The server cannot be reached.");
-    lost(failed);
+    lost(path, failed);
     throw failed;
   }
   if (response.ok) {
-    reached();
+    reached(path);
     return response;
   }
-  throw await refusal(response);
+  throw await refusal(path, response);
 }
 
-async function refusal(response) {
+async function refusal(path, response) {
   const text = await response.text().catch(() => "");
   let body = {};
   try {
@@ -102,8 +113,8 @@ async function refusal(response) {
     // Not ours: a proxy, perhaps.
   }
   const error = new ApiError(response.status, body.code ?? "", body.error ?? `HTTP ${response.status}`, body.requestId);
-  if (error.isAway) lost(error);
-  else reached();
+  if (error.isAway) lost(path, error);
+  else reached(path);
   if (error.status === 401) tell("refused", error);
   return error;
 }

@@ -1,6 +1,6 @@
 // The shell: who is signed in, which page is shown, whether the server is there.
 
-import { connection, get, hasOwnToken, session, setToken, token } from "./api.js";
+import { connection, forgetFailures, get, hasOwnToken, session, setToken, token } from "./api.js";
 import { h, link, replace, setText } from "./dom.js";
 import { startTheme } from "./theme.js";
 import { overview } from "./views/overview.js";
@@ -36,6 +36,7 @@ function place() {
 async function show() {
   current.abort();
   current = new AbortController();
+  forgetFailures();
   const { signal } = current;
   const { first, rest, search } = place();
   const page = PAGES.find(({ path }) => path === first);
@@ -111,6 +112,10 @@ async function start() {
   return show();
 }
 
+function sentence({ status, message, requestId }) {
+  return status === 0 ? message : `The server answered “${message}” (request ${requestId ?? "unknown"}).`;
+}
+
 function watchConnection() {
   const state = byId("connection");
   const notice = byId("notice");
@@ -120,7 +125,7 @@ function watchConnection() {
     notice.hidden = isThere;
     setText(notice, text);
   };
-  connection.addEventListener("away", ({ detail }) => tell(false, `${detail.message} Trying again…`));
+  connection.addEventListener("away", ({ detail }) => tell(false, `${sentence(detail)} Trying again…`));
   connection.addEventListener("back", () => tell(true, ""));
   connection.addEventListener("refused", ({ detail }) => signIn(detail));
   tell(true, "");

@@ -101,3 +101,22 @@ test("a callback that fails is shown and delivered again", async (t) => {
   await page.getByText("No callback is waiting.").waitFor();
   assert.deepEqual(received, ["/done"]);
 });
+
+test("a slow answer holds up nothing else, and a failing one is told", async (t) => {
+  const server = await Server.dev();
+  t.after(() => server.stop());
+  await server.createMany("steady", 4);
+  const page = await openPage(browser);
+  t.after(() => page.context().close());
+  await page.route(/\/metrics|\/admin\/store|\/admin\/history\?minutes=15/, () => undefined);
+  await page.goto(`${server.base}/ui`);
+  await waitFigure(page, "ready", 4);
+  const error = JSON.stringify({ error: "disk full", code: "internal", requestId: "r-1" });
+  await page.route(/\/admin\/queues/, (route) => route.fulfill({ status: 500, contentType: "application/json", body: error }));
+  await page.getByRole("alert").getByText("disk full").waitFor();
+  await waitFigure(page, "ready", 4);
+  await page.unroute(/\/admin\/queues/);
+  await server.create("steady");
+  await waitFigure(page, "ready", 5);
+  await page.locator("#notice").waitFor({ state: "hidden" });
+});
