@@ -7,13 +7,14 @@ import { button, h, replace, setAttribute, setText } from "./dom.js";
  * columns that can be sorted by]. `key(row)` names a row for good.
  */
 export function table({ caption, columns, key, empty, rowClass, sorted }) {
-  const body = h("tbody");
-  const head = h("tr");
+  // Narrow screens lay rows out as cards; the roles keep it a table for those who listen.
+  const body = h("tbody", { role: "rowgroup" });
+  const head = h("tr", { role: "row" });
   const order = { column: sorted ?? -1, isDown: false };
   const rows = new Map();
   let shown = [];
   const heads = columns.map((column, index) => {
-    const cell = h("th", { scope: "col", class: column.kind });
+    const cell = h("th", { scope: "col", role: "columnheader", class: column.kind });
     if (column.sort) {
       cell.append(button(column.label, () => {
         order.isDown = order.column === index ? !order.isDown : Boolean(column.isDownFirst);
@@ -29,7 +30,7 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
     return cell;
   });
   const none = h("div", { class: "empty", hidden: true });
-  const grid = h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), body);
+  const grid = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
   const scroll = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": caption, hidden: true }, grid);
   const node = h("div", { class: "table-box" }, scroll, none);
 
@@ -79,9 +80,10 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
 
 function makeRow(columns, row) {
   const cells = columns.map((column) => {
-    const cell = h(column.isHead ? "th" : "td", { class: column.kind, scope: column.isHead ? "row" : null });
+    const [tag, role, scope] = column.isHead ? ["th", "rowheader", "row"] : ["td", "cell", null];
+    const cell = h(tag, { class: column.kind, role, scope });
     cell.dataset.label = column.label;
-    if (!column.make) return { cell, update: (next) => setText(cell, column.text(next)) };
+    if (!column.make) return { cell, update: (next) => setCell(cell, column.text(next)) };
     const made = column.make(row);
     if (made instanceof Node) {
       cell.append(made);
@@ -90,6 +92,11 @@ function makeRow(columns, row) {
     cell.append(made.node);
     return { cell, update: made.update };
   });
-  const node = h("tr", {}, cells.map(({ cell }) => cell));
+  const node = h("tr", { role: "row" }, cells.map(({ cell }) => cell));
   return { node, update: (next) => cells.forEach((cell) => cell.update(next)) };
+}
+
+function setCell(cell, text) {
+  setText(cell, text);
+  setAttribute(cell, "data-empty", text === "–" ? "yes" : null);
 }

@@ -35,7 +35,7 @@ function groupTable(started) {
       { label: "Queue", make: (group) => link(`#/queues/${segment(group.command)}`, group.command) },
       { label: "First", kind: "when", make: whenCell("firstSeen") },
       { label: "Last", kind: "when", make: whenCell("lastSeen") },
-      { label: "Examples", make: examplesCell },
+      { label: "Examples", kind: "full", make: examplesCell },
       { label: "Actions", isSilent: true, kind: "right", make: actionsCell },
     ],
   });
