@@ -16,6 +16,7 @@ use series::{FINE, Sample, Series, UNIT};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Between two samples.
 pub const STEP: Duration = Duration::from_secs(5);
@@ -179,7 +180,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Takes samples, for ever.
 pub async fn keep(history: Arc<History>, broker: Arc<Broker>) {
-    let mut round = tokio::time::interval(STEP);
+    // In the middle of a step: a tick that comes a little early or late still falls into its own.
+    let phase = broker.now().millis().rem_euclid(STEP_MILLIS);
+    let wait = (STEP_MILLIS / 2 - phase).rem_euclid(STEP_MILLIS);
+    let first = Instant::now() + Duration::from_millis(u64::try_from(wait).unwrap_or(0));
+    let mut round = tokio::time::interval_at(first, STEP);
     loop {
         round.tick().await;
         // Counts wait for a store that is away; depths are not made up.
