@@ -10,6 +10,10 @@ const CAUSES = [
 ];
 const TICK_MS = 500;
 
+function payload(number) {
+  return { order: 48_000 + number, customer: { id: `c-${number % 97}`, plan: ["free", "team", "business"][number % 3] }, source: `s3://uploads/2026/11/${number}.csv`, dryRun: false };
+}
+
 /** Keeps a server busy for so many seconds. */
 export async function play(server, seconds) {
   await server.createMany("nightly_report", 14, () => ({ delaySeconds: 6 * 3600 }));
@@ -22,7 +26,7 @@ export async function play(server, seconds) {
     const wave = 1 + 0.45 * Math.sin(started / 19_000) + 0.3 * Math.random();
     for (const [command, perSecond, failing] of QUEUES) {
       const count = Math.round((perSecond * wave * TICK_MS) / 1000 + Math.random() - 0.5);
-      if (count > 0) await server.createMany(command, count, () => ({ maxAttempts: 2, priority: count % 10 }));
+      if (count > 0) await server.createMany(command, count, (index) => ({ maxAttempts: 2, priority: index % 3, payload: payload(number + index) }));
       number = await workSome(server, command, Math.round(count * (0.85 + 0.3 * Math.random())), failing, number);
     }
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, TICK_MS - (Date.now() - started))));

@@ -28,7 +28,8 @@ async function settle(page, last) {
   await page.waitForFunction(() => [...document.querySelectorAll("svg.chart")].every((chart) => chart.querySelector(".line")));
 }
 
-const server = await Server.dev();
+// On the disk, so that there is something to tell about the store.
+const server = await Server.start(["dev", "--port", "0"]);
 const browser = await openBrowser();
 mkdirSync(images, { recursive: true });
 try {
