@@ -10,7 +10,7 @@ function reason(refusal) {
 }
 
 export function signin({ root, refusal, onToken }) {
-  const input = h("input", { type: "password", name: "token", required: true, autocomplete: "off", spellcheck: "false" });
+  const input = h("input", { type: "password", name: "token", required: true, pattern: "\\s*[!-~]+\\s*", title: "A token has no spaces and only plain characters.", autocomplete: "off", spellcheck: "false" });
   const form = h("form", { class: "signin panel" },
     h("h1", {}, "Sign in"),
     reason(refusal),

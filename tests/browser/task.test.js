@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { openBrowser, openPage } from "./page.js";
 import { Server } from "./server.js";
@@ -112,6 +113,20 @@ test("numbers that a double cannot hold are shown as they were sent", async (t) 
   const page = await open(t, (await response.json()).id);
   await page.getByText('"id": 9007199254740993').waitFor();
   await page.getByText('"price": 1.10').waitFor();
+});
+
+test("files of a result are downloaded with the token", async (t) => {
+  const task = await server.create("files");
+  await server.claim("files");
+  const artifacts = [{ name: "report.txt", contentBase64: Buffer.from("all is well").toString("base64"), contentType: "text/plain" }];
+  await server.call("POST", `/tasks/${task.id}/result`, { status: "COMPLETED", result: { ok: true }, artifacts });
+  const page = await open(t, task.id);
+  const arrived = page.waitForEvent("download");
+  await page.getByRole("button", { name: "report.txt" }).click();
+  const download = await arrived;
+  assert.equal(download.suggestedFilename(), "report.txt");
+  assert.equal(readFileSync(await download.path(), "utf8"), "all is well");
+  assert.deepEqual(page.troubles, []);
 });
 
 test("an unknown id is said to be unknown", async (t) => {
