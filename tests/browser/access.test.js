@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { openBrowser, openPage } from "./page.js";
-import { play } from "./scene.js";
+import { play, set } from "./scene.js";
 import { Server } from "./server.js";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -13,6 +13,7 @@ let server;
 let pages;
 before(async () => {
   [browser, server] = await Promise.all([openBrowser(), Server.dev()]);
+  await set(server);
   await play(server, 4);
   const dead = await server.create("gone", {}, { maxAttempts: 1 });
   await server.claim("gone");

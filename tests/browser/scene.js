@@ -14,11 +14,15 @@ function payload(number) {
   return { order: 48_000 + number, customer: { id: `c-${number % 97}`, plan: ["free", "team", "business"][number % 3] }, source: `s3://uploads/2026/11/${number}.csv`, dryRun: false };
 }
 
-/** Keeps a server busy for so many seconds. */
-export async function play(server, seconds) {
+/** What stands around. */
+export async function set(server) {
   await server.createMany("nightly_report", 14, () => ({ delaySeconds: 6 * 3600 }));
   await server.createMany("legacy_export", 37);
   await server.call("POST", "/admin/queues/legacy_export/pause");
+}
+
+/** Keeps a server busy for so many seconds. */
+export async function play(server, seconds) {
   const end = Date.now() + seconds * 1000;
   let number = 0;
   while (Date.now() < end) {

@@ -4,7 +4,7 @@
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { openBrowser, openPage } from "./page.js";
-import { play } from "./scene.js";
+import { play, set } from "./scene.js";
 import { Server } from "./server.js";
 
 const images = fileURLToPath(new URL("../../docs/images/", import.meta.url));
@@ -33,6 +33,7 @@ const server = await Server.start(["dev", "--port", "0"]);
 const browser = await openBrowser();
 mkdirSync(images, { recursive: true });
 try {
+  await set(server);
   await play(server, Number(process.env.SECONDS ?? 180));
   const list = await pages(server);
   const busy = play(server, Number(process.env.BUSY ?? 60)).catch(() => undefined);
