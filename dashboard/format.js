@@ -89,6 +89,6 @@ export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-export function shortId(id) {
-  return id.length > 13 ? `${id.slice(0, 13)}…` : id;
+export function shortId(id, length = 13) {
+  return id.length > length ? `${id.slice(0, length)}…` : id;
 }

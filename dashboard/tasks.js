@@ -18,15 +18,15 @@ export function stateBadge(state) {
   return badge(state, `state-${state}`);
 }
 
-export function taskLink(id) {
-  return link(`#/tasks/${encodeURIComponent(id)}`, shortId(id), { class: "mono", title: id });
+export function taskLink(id, length) {
+  return link(`#/tasks/${encodeURIComponent(id)}`, shortId(id, length), { class: "mono", title: id });
 }
 
-/** A cell with an instant and its age. */
-export function whenCell(name) {
+/** A cell with an instant and its age, or with the age alone. */
+export function whenCell(name, isShort = false) {
   return (row) => {
     const node = h("time", { datetime: row[name], title: row[name] });
-    const update = (next) => setText(node, `${time(next[name])} · ${ago(next[name])}`);
+    const update = (next) => setText(node, isShort ? ago(next[name]) : `${time(next[name])} · ${ago(next[name])}`);
     return { node, update };
   };
 }

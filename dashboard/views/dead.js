@@ -14,7 +14,7 @@ function causeCell(group) {
 }
 
 function examplesCell(group) {
-  return h("span", { class: "examples" }, group.examples.map((id) => taskLink(id)));
+  return h("span", { class: "examples" }, group.examples.map((id) => taskLink(id, 8)));
 }
 
 function groupTable(started) {
@@ -33,8 +33,8 @@ function groupTable(started) {
       { label: "Count", kind: "num strong", text: (group) => count(group.count) },
       { label: "Cause", isHead: true, kind: "wide", make: causeCell },
       { label: "Queue", make: (group) => link(`#/queues/${segment(group.command)}`, group.command) },
-      { label: "First", kind: "when", make: whenCell("firstSeen") },
-      { label: "Last", kind: "when", make: whenCell("lastSeen") },
+      { label: "First", kind: "when", make: whenCell("firstSeen", true) },
+      { label: "Last", kind: "when", make: whenCell("lastSeen", true) },
       { label: "Examples", kind: "full", make: examplesCell },
       { label: "Actions", isSilent: true, kind: "right", make: actionsCell },
     ],
