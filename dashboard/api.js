@@ -71,7 +71,9 @@ export function forgetFailures() {
 }
 
 export function query(parameters) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  const given = Object.entries(parameters).filter(
+    ([, value]) => value !== "" && value !== undefined && value !== null,
+  );
   const text = new URLSearchParams(given).toString();
   return text ? `?${text}` : "";
 }
@@ -112,7 +114,12 @@ async function refusal(path, response) {
   } catch {
     // Not ours: a proxy, perhaps.
   }
-  const error = new ApiError(response.status, body.code ?? "", body.error ?? `HTTP ${response.status}`, body.requestId);
+  const error = new ApiError(
+    response.status,
+    body.code ?? "",
+    body.error ?? `HTTP ${response.status}`,
+    body.requestId,
+  );
   if (error.isAway) lost(path, error);
   else reached(path);
   if (error.status === 401) tell("refused", error);

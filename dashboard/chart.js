@@ -30,9 +30,18 @@ export function chart({ title, series, format, hint }) {
   });
   const tip = h("div", { class: "tip", hidden: true });
   const empty = h("p", { class: "chart-empty", hidden: true }, "Nothing happened in this time.");
-  const node = h("div", { class: "chart-box" },
-    h("div", { class: "chart-head" }, h("h3", {}, title), hint ? h("span", { class: "muted" }, hint) : null, legend),
-    h("div", { class: "chart-body" }, surface, tip, empty));
+  const node = h(
+    "div",
+    { class: "chart-box" },
+    h(
+      "div",
+      { class: "chart-head" },
+      h("h3", {}, title),
+      hint ? h("span", { class: "muted" }, hint) : null,
+      legend,
+    ),
+    h("div", { class: "chart-body" }, surface, tip, empty),
+  );
   let data = null;
   const draw = () => data && render(surface, series, format, data);
   const watch = new ResizeObserver(draw);
@@ -42,7 +51,9 @@ export function chart({ title, series, format, hint }) {
     data = next;
     const last = next.lines.map((line) => lastOf(line));
     values.forEach((value, index) => setText(value, last[index] === null ? "–" : format(last[index])));
-    const told = series.map(({ name }, index) => `${name} ${last[index] === null ? "none" : format(last[index])}`);
+    const told = series.map(
+      ({ name }, index) => `${name} ${last[index] === null ? "none" : format(last[index])}`,
+    );
     setAttribute(surface, "aria-label", `${title}, now: ${told.join(", ")}`);
     empty.hidden = next.lines.some((line) => line.some((value) => value !== null && value !== 0));
     draw();
@@ -65,7 +76,8 @@ function scales(surface, { from, to, lines }) {
     width,
     right,
     bottom,
-    ticks: most === 0 ? [0, 1] : Array.from({ length: Math.round(top / tick) + 1 }, (_, index) => index * tick),
+    ticks:
+      most === 0 ? [0, 1] : Array.from({ length: Math.round(top / tick) + 1 }, (_, index) => index * tick),
     x: (at) => MARGIN.left + ((at - from) / (to - from)) * (right - MARGIN.left),
     y: (value) => bottom - (value / top) * (bottom - MARGIN.top),
   };
@@ -77,8 +89,12 @@ function render(surface, series, format, data) {
   const parts = [];
   for (const value of ticks) {
     const at = Math.round(y(value)) + 0.5;
-    parts.push(svg("line", { class: value === 0 ? "axis" : "grid", x1: MARGIN.left, x2: right, y1: at, y2: at }));
-    parts.push(svg("text", { class: "label", x: MARGIN.left - 6, y: at + 3.5, "text-anchor": "end" }, format(value)));
+    parts.push(
+      svg("line", { class: value === 0 ? "axis" : "grid", x1: MARGIN.left, x2: right, y1: at, y2: at }),
+    );
+    parts.push(
+      svg("text", { class: "label", x: MARGIN.left - 6, y: at + 3.5, "text-anchor": "end" }, format(value)),
+    );
   }
   parts.push(...hours(data, width, x, bottom));
   data.lines.forEach((line, index) => {
@@ -99,7 +115,9 @@ function hours({ from, to }, width, x, bottom) {
   for (let at = Math.ceil((from - shift) / step) * step + shift; at <= to; at += step) {
     const place = x(at);
     if (place > MARGIN.left + 12 && place < width - 20) {
-      labels.push(svg("text", { class: "label", x: place, y: bottom + 15, "text-anchor": "middle" }, clock(at)));
+      labels.push(
+        svg("text", { class: "label", x: place, y: bottom + 15, "text-anchor": "middle" }, clock(at)),
+      );
     }
   }
   return labels;
@@ -122,7 +140,8 @@ function runs(line) {
 }
 
 function lineOf(line, point) {
-  const one = (run) => `M${run.map((index) => fixed(point(index))).join("L")}${run.length === 1 ? "h.1" : ""}`;
+  const one = (run) =>
+    `M${run.map((index) => fixed(point(index))).join("L")}${run.length === 1 ? "h.1" : ""}`;
   return runs(line).map(one).join("");
 }
 
@@ -155,7 +174,13 @@ function follow(surface, tip, read, series, format) {
     cursor?.setAttribute("transform", `translate(${place + 9} 0)`);
     const rows = series.map(({ name, kind }, index) => {
       const value = data.lines[index][number];
-      return h("div", {}, h("span", { class: `swatch ${kind}` }), name, h("b", {}, value === null ? "–" : format(value)));
+      return h(
+        "div",
+        {},
+        h("span", { class: `swatch ${kind}` }),
+        name,
+        h("b", {}, value === null ? "–" : format(value)),
+      );
     });
     replace(tip, h("div", { class: "muted" }, time(data.start + number * data.step)), rows);
     tip.hidden = false;
@@ -171,11 +196,20 @@ export function sparkline(label) {
   const area = svg("path", { class: "area in" });
   const incoming = svg("path", { class: "line in" });
   const outgoing = svg("path", { class: "line out" });
-  const node = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, area, incoming, outgoing);
+  const node = svg(
+    "svg",
+    { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    area,
+    incoming,
+    outgoing,
+  );
   const update = (created, ended) => {
     const most = Math.max(1, ...created, ...ended);
     const slots = Math.max(created.length - 1, 1);
-    const of = (line) => (index) => [(index / slots) * width, height - 2 - (line[index] / most) * (height - 4)];
+    const of = (line) => (index) => [
+      (index / slots) * width,
+      height - 2 - (line[index] / most) * (height - 4),
+    ];
     setAttribute(area, "d", created.length ? areaOf(created, of(created), height - 1) : "");
     setAttribute(incoming, "d", created.length ? lineOf(created, of(created)) : "");
     setAttribute(outgoing, "d", ended.length ? lineOf(ended, of(ended)) : "");

@@ -10,7 +10,11 @@ import { button, h, replace } from "./dom.js";
 export function ask({ title, describe, fields = [], confirm, isDangerous = false, act }) {
   const text = h("p", { class: "wait", role: "status" }, "Counting…");
   const failed = h("p", { class: "failed", role: "alert" });
-  const go = h("button", { type: "submit", class: isDangerous ? "danger" : "primary", disabled: true }, confirm);
+  const go = h(
+    "button",
+    { type: "submit", class: isDangerous ? "danger" : "primary", disabled: true },
+    confirm,
+  );
   const heading = h("h2", { id: "dialog-title" }, title);
   const form = h("form", { method: "dialog" });
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);

@@ -71,7 +71,12 @@ export function panel(title, attributes, ...children) {
   const heading = h("h2", { id: `panel-${(labels += 1)}` }, title);
   const { tools, ...others } = attributes;
   const head = h("div", { class: "panel-head" }, heading, tools);
-  return h("section", { "aria-labelledby": heading.id, ...others, class: `panel ${others.class ?? ""}` }, head, children);
+  return h(
+    "section",
+    { "aria-labelledby": heading.id, ...others, class: `panel ${others.class ?? ""}` },
+    head,
+    children,
+  );
 }
 
 export function badge(text, kind = "") {

@@ -23,7 +23,12 @@ export function rate(perSecond) {
   return `${short(round(perSecond))}/s`;
 }
 
-const UNITS = [[86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+const UNITS = [
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "m"],
+  [1, "s"],
+];
 
 /** 45s, 3m 20s, 2h 5m, 4d 1h. */
 export function age(seconds) {

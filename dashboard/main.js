@@ -18,7 +18,13 @@ const PAGES = [
   { path: "dead", title: "Dead letters", view: lazy("dead", "dead"), needsAdmin: true, isListed: true },
   { path: "search", title: "Search", view: lazy("search", "search"), needsAdmin: true, isListed: true },
   { path: "live", title: "Live", view: lazy("tail", "tail"), isListed: true },
-  { path: "webhooks", title: "Webhooks", view: lazy("webhooks", "webhooks"), needsAdmin: true, isListed: true },
+  {
+    path: "webhooks",
+    title: "Webhooks",
+    view: lazy("webhooks", "webhooks"),
+    needsAdmin: true,
+    isListed: true,
+  },
 ];
 
 /** Between two tries while the server is away. */
@@ -73,17 +79,27 @@ function notFound() {
 }
 
 function needsAdmin() {
-  return h("div", { class: "empty" },
+  return h(
+    "div",
+    { class: "empty" },
     h("h1", {}, "This token may not look after queues"),
-    h("p", {}, "It lacks the scope codeq:admin (or the role ADMIN). Tasks can be opened by their id, and events can be watched."),
-    h("p", {}, link("#/live", "Watch events")));
+    h(
+      "p",
+      {},
+      "It lacks the scope codeq:admin (or the role ADMIN). Tasks can be opened by their id, and events can be watched.",
+    ),
+    h("p", {}, link("#/live", "Watch events")),
+  );
 }
 
 function failure(error) {
-  return h("div", { class: "empty", role: "alert" },
+  return h(
+    "div",
+    { class: "empty", role: "alert" },
     h("h1", {}, "This page could not be shown"),
     h("p", {}, error.message),
-    error.requestId ? h("p", { class: "muted mono" }, `Request ${error.requestId}`) : null);
+    error.requestId ? h("p", { class: "muted mono" }, `Request ${error.requestId}`) : null,
+  );
 }
 
 async function signIn(refusal) {

@@ -16,11 +16,17 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
   const heads = columns.map((column, index) => {
     const cell = h("th", { scope: "col", role: "columnheader", class: column.kind });
     if (column.sort) {
-      cell.append(button(column.label, () => {
-        order.isDown = order.column === index ? !order.isDown : Boolean(column.isDownFirst);
-        order.column = index;
-        update(shown);
-      }, { class: "sort" }));
+      cell.append(
+        button(
+          column.label,
+          () => {
+            order.isDown = order.column === index ? !order.isDown : Boolean(column.isDownFirst);
+            order.column = index;
+            update(shown);
+          },
+          { class: "sort" },
+        ),
+      );
     } else if (column.isSilent) {
       cell.append(h("span", { class: "unseen" }, column.label));
     } else {
@@ -30,8 +36,18 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
     return cell;
   });
   const none = h("div", { class: "empty", hidden: true });
-  const grid = h("table", { role: "table" }, h("caption", { class: "unseen" }, caption), h("thead", { role: "rowgroup" }, head), body);
-  const scroll = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": caption, hidden: true }, grid);
+  const grid = h(
+    "table",
+    { role: "table" },
+    h("caption", { class: "unseen" }, caption),
+    h("thead", { role: "rowgroup" }, head),
+    body,
+  );
+  const scroll = h(
+    "div",
+    { class: "table-scroll", tabindex: "0", role: "region", "aria-label": caption, hidden: true },
+    grid,
+  );
   const node = h("div", { class: "table-box" }, scroll, none);
 
   function place(list) {
@@ -72,7 +88,8 @@ export function table({ caption, columns, key, empty, rowClass, sorted }) {
     }
     none.hidden = list.length > 0;
     scroll.hidden = list.length === 0;
-    if (!none.hidden && none.childNodes.length === 0) replace(none, typeof empty === "function" ? empty() : empty);
+    if (!none.hidden && none.childNodes.length === 0)
+      replace(none, typeof empty === "function" ? empty() : empty);
   }
 
   return { node, update };
@@ -92,7 +109,11 @@ function makeRow(columns, row) {
     cell.append(made.node);
     return { cell, update: made.update };
   });
-  const node = h("tr", { role: "row" }, cells.map(({ cell }) => cell));
+  const node = h(
+    "tr",
+    { role: "row" },
+    cells.map(({ cell }) => cell),
+  );
   return { node, update: (next) => cells.forEach((cell) => cell.update(next)) };
 }
 

@@ -26,7 +26,8 @@ export function taskLink(id, length) {
 export function whenCell(name, isShort = false) {
   return (row) => {
     const node = h("time", { datetime: row[name], title: row[name] });
-    const update = (next) => setText(node, isShort ? ago(next[name]) : `${time(next[name])} · ${ago(next[name])}`);
+    const update = (next) =>
+      setText(node, isShort ? ago(next[name]) : `${time(next[name])} · ${ago(next[name])}`);
     return { node, update };
   };
 }
@@ -34,7 +35,10 @@ export function whenCell(name, isShort = false) {
 function columns(hasCommand) {
   const all = [
     { label: "Task", isHead: true, make: (task) => taskLink(task.id) },
-    hasCommand && { label: "Queue", make: (task) => link(`#/queues/${encodeURIComponent(task.command)}`, task.command) },
+    hasCommand && {
+      label: "Queue",
+      make: (task) => link(`#/queues/${encodeURIComponent(task.command)}`, task.command),
+    },
     { label: "State", make: (task) => stateCell(task) },
     { label: "Attempts", kind: "num", text: (task) => `${task.attempts ?? 0}/${task.maxAttempts ?? "∞"}` },
     { label: "Priority", kind: "num", text: (task) => task.priority ?? 0 },

@@ -14,7 +14,11 @@ function causeCell(group) {
 }
 
 function examplesCell(group) {
-  return h("span", { class: "examples" }, group.examples.map((id) => taskLink(id, 8)));
+  return h(
+    "span",
+    { class: "examples" },
+    group.examples.map((id) => taskLink(id, 8)),
+  );
 }
 
 function groupTable(started) {
@@ -22,13 +26,24 @@ function groupTable(started) {
     if (await verb(group.command, group.group, `dead letters of ${group.command}`)) started();
   };
   const [again, drop] = [act(replay), act(deleteDead)];
-  const actionsCell = (group) => h("span", { class: "actions" },
-    button("Replay…", () => again(group), { class: "small primary", "aria-label": `Replay ${group.command}: ${group.error}` }),
-    button("Delete…", () => drop(group), { class: "small danger", "aria-label": `Delete ${group.command}: ${group.error}` }));
+  const actionsCell = (group) =>
+    h(
+      "span",
+      { class: "actions" },
+      button("Replay…", () => again(group), {
+        class: "small primary",
+        "aria-label": `Replay ${group.command}: ${group.error}`,
+      }),
+      button("Delete…", () => drop(group), {
+        class: "small danger",
+        "aria-label": `Delete ${group.command}: ${group.error}`,
+      }),
+    );
   return table({
     caption: "Causes of dead letters",
     key: ({ group }) => group,
-    empty: "No dead letters. Tasks that run out of attempts are kept here, grouped by the error they died of.",
+    empty:
+      "No dead letters. Tasks that run out of attempts are kept here, grouped by the error they died of.",
     columns: [
       { label: "Count", kind: "num strong", text: (group) => count(group.count) },
       { label: "Cause", isHead: true, kind: "wide", make: causeCell },
@@ -59,28 +74,46 @@ export function dead({ root, search, signal }) {
     const what = command === "*" ? "all dead letters" : `all dead letters of ${command}`;
     if (await verb(command, undefined, what)) started();
   };
-  const actions = h("div", { class: "actions" },
-    button("Replay all…", all(replay)), button("Delete all…", all(deleteDead), { class: "danger" }));
+  const actions = h(
+    "div",
+    { class: "actions" },
+    button("Replay all…", all(replay)),
+    button("Delete all…", all(deleteDead), { class: "danger" }),
+  );
   const list = taskList({ caption: "Newest dead letters", empty: "None.", signal });
   const newest = panel("Newest", { hidden: true }, list.node);
-  replace(root,
-    h("div", { class: "page-head" }, h("h1", {}, "Dead letters"), h("div", { class: "actions" }, field("Queue", choice, { class: "field inline" }), actions)),
-    work.node, panel("By cause", {}, grid.node, truncated), newest);
+  replace(
+    root,
+    h(
+      "div",
+      { class: "page-head" },
+      h("h1", {}, "Dead letters"),
+      h("div", { class: "actions" }, field("Queue", choice, { class: "field inline" }), actions),
+    ),
+    work.node,
+    panel("By cause", {}, grid.node, truncated),
+    newest,
+  );
   fillChoice(choice, command, signal);
   list.show("/admin/tasks", { place: "dead", command: command === "*" ? "" : command });
-  refresh = poll(async () => {
-    const found = await get(`/admin/dlq/${segment(command)}/groups`, { signal });
-    grid.update(found.groups);
-    truncated.hidden = !found.truncated;
-    actions.hidden = found.groups.length === 0;
-    newest.hidden = found.groups.length === 0;
-    await list.refresh();
-  }, 4000, signal);
+  refresh = poll(
+    async () => {
+      const found = await get(`/admin/dlq/${segment(command)}/groups`, { signal });
+      grid.update(found.groups);
+      truncated.hidden = !found.truncated;
+      actions.hidden = found.groups.length === 0;
+      newest.hidden = found.groups.length === 0;
+      await list.refresh();
+    },
+    4000,
+    signal,
+  );
 }
 
 async function fillChoice(choice, command, signal) {
   const { queues } = await get("/admin/queues?view=stats", { signal }).catch(() => ({ queues: [] }));
   const names = new Set(queues.map((queue) => queue.command));
   if (command !== "*") names.add(command);
-  for (const name of [...names].sort()) choice.append(h("option", { value: name, selected: name === command }, name));
+  for (const name of [...names].sort())
+    choice.append(h("option", { value: name, selected: name === command }, name));
 }

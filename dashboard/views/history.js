@@ -6,7 +6,12 @@ import { h, select, setText } from "../dom.js";
 import { millis, rate, short, time } from "../format.js";
 import { poll } from "../poll.js";
 
-const RANGES = [["15", "15 minutes"], ["60", "1 hour"], ["360", "6 hours"], ["1440", "24 hours"]];
+const RANGES = [
+  ["15", "15 minutes"],
+  ["60", "1 hour"],
+  ["360", "6 hours"],
+  ["1440", "24 hours"],
+];
 const EVERY_MS = 5000;
 const POINTS = 180;
 
@@ -24,7 +29,10 @@ const TOOK = {
   title: "Time to finish",
   hint: "create to end",
   format: millis,
-  series: [{ name: "p50", kind: "out", of: "p50Ms" }, { name: "p95", kind: "warn", of: "p95Ms" }],
+  series: [
+    { name: "p50", kind: "out", of: "p50Ms" },
+    { name: "p95", kind: "warn", of: "p95Ms" },
+  ],
 };
 const DEPTH = {
   title: "Depth",
@@ -65,9 +73,16 @@ export function charts({ command, signal, onHistory = () => {} }) {
     sessionStorage.setItem("codeq-range", range.value);
     again();
   });
-  const node = h("div", { class: "charts-box" },
+  const node = h(
+    "div",
+    { class: "charts-box" },
     h("div", { class: "charts-tools" }, note, range),
-    h("div", { class: "charts" }, made.map((one) => one.node)));
+    h(
+      "div",
+      { class: "charts" },
+      made.map((one) => one.node),
+    ),
+  );
   return node;
 }
 

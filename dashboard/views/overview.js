@@ -27,7 +27,11 @@ export function figures(names = FIGURES) {
     const value = h("dd", { "data-figure": name }, "–");
     return { name, value, node: h("div", { class: `figure figure-${name}` }, h("dt", {}, label), value) };
   });
-  const node = h("dl", { class: "figures" }, cells.map((cell) => cell.node));
+  const node = h(
+    "dl",
+    { class: "figures" },
+    cells.map((cell) => cell.node),
+  );
   const update = (values) => {
     for (const { name, value, node: box } of cells) {
       if (values[name] === undefined) continue;
@@ -51,7 +55,11 @@ function ageCell() {
   const node = h("span");
   const update = (queue) => {
     setText(node, queue.ready > 0 ? age(queue.oldestReadyAgeSeconds) : "–");
-    setAttribute(node, "class", queue.ready > 0 && queue.oldestReadyAgeSeconds > OLD_SECONDS ? "warn-text" : null);
+    setAttribute(
+      node,
+      "class",
+      queue.ready > 0 && queue.oldestReadyAgeSeconds > OLD_SECONDS ? "warn-text" : null,
+    );
   };
   return { node, update };
 }
@@ -74,7 +82,11 @@ function sparkCell(queue) {
 }
 
 const number = (label, name) => ({
-  label, kind: "num", sort: (queue) => queue[name], isDownFirst: true, text: (queue) => count(queue[name]),
+  label,
+  kind: "num",
+  sort: (queue) => queue[name],
+  isDownFirst: true,
+  text: (queue) => count(queue[name]),
 });
 
 const per = (label, name) => ({
@@ -91,7 +103,13 @@ const COLUMNS = [
   number("Delayed", "delayed"),
   number("In progress", "inProgress"),
   { ...number("Dead", "dlq"), text: undefined, make: deadCell },
-  { label: "Oldest", kind: "num", sort: (queue) => queue.oldestReadyAgeSeconds ?? 0, isDownFirst: true, make: ageCell },
+  {
+    label: "Oldest",
+    kind: "num",
+    sort: (queue) => queue.oldestReadyAgeSeconds ?? 0,
+    isDownFirst: true,
+    make: ageCell,
+  },
   per("In", "createdPerSecond"),
   per("Out", "endedPerSecond"),
   { label: "Last 15 min", kind: "spark-cell", make: sparkCell },
@@ -99,8 +117,18 @@ const COLUMNS = [
 
 export function overview({ root, signal }) {
   const totals = figures([...FIGURES, ["Created", "in"], ["Ended", "out"]]);
-  const grid = table({ caption: "Queues", columns: COLUMNS, key: keyOf, sorted: 0, empty: "No queue matches." });
-  const filter = h("input", { type: "search", placeholder: "Filter queues", "aria-label": "Filter queues by name" });
+  const grid = table({
+    caption: "Queues",
+    columns: COLUMNS,
+    key: keyOf,
+    sorted: 0,
+    empty: "No queue matches.",
+  });
+  const filter = h("input", {
+    type: "search",
+    placeholder: "Filter queues",
+    "aria-label": "Filter queues by name",
+  });
   const number = h("span", { class: "muted", role: "status" });
   const list = panel("Queues", { tools: h("div", { class: "panel-tools" }, number, filter) }, grid.node);
   const start = h("div", { hidden: true });
@@ -121,20 +149,35 @@ export function overview({ root, signal }) {
   };
   filter.addEventListener("input", draw);
 
-  replace(root, h("h1", { class: "unseen" }, "Overview"), totals.node, start,
-    panel("All queues", { class: "charts-panel" }, charts({ signal })), list, storeHealth(signal));
+  replace(
+    root,
+    h("h1", { class: "unseen" }, "Overview"),
+    totals.node,
+    start,
+    panel("All queues", { class: "charts-panel" }, charts({ signal })),
+    list,
+    storeHealth(signal),
+  );
 
-  poll(async () => {
-    const answer = await get(`/admin/queues?view=stats`, { signal });
-    ({ queues } = answer);
-    session.tenant = queues[0]?.tenantId ?? session.tenant;
-    draw();
-  }, EVERY_MS, signal);
-  poll(async () => {
-    const history = await get(`/admin/history${query(SPARK)}`, { signal });
-    histories = new Map(history.queues.map((one) => [keyOf(one), one]));
-    const sum = (name) => history.queues.reduce((total, one) => total + one[name], 0);
-    totals.update({ in: rate(sum("createdPerSecond")), out: rate(sum("endedPerSecond")) });
-    draw();
-  }, 2 * EVERY_MS, signal);
+  poll(
+    async () => {
+      const answer = await get(`/admin/queues?view=stats`, { signal });
+      ({ queues } = answer);
+      session.tenant = queues[0]?.tenantId ?? session.tenant;
+      draw();
+    },
+    EVERY_MS,
+    signal,
+  );
+  poll(
+    async () => {
+      const history = await get(`/admin/history${query(SPARK)}`, { signal });
+      histories = new Map(history.queues.map((one) => [keyOf(one), one]));
+      const sum = (name) => history.queues.reduce((total, one) => total + one[name], 0);
+      totals.update({ in: rate(sum("createdPerSecond")), out: rate(sum("endedPerSecond")) });
+      draw();
+    },
+    2 * EVERY_MS,
+    signal,
+  );
 }

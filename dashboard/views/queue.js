@@ -11,8 +11,20 @@ import { taskList } from "../tasks.js";
 import { charts } from "./history.js";
 import { figures } from "./overview.js";
 
-const PLACES = [["ready", "Ready"], ["delayed", "Delayed"], ["running", "In progress"], ["dead", "Dead"], ["done", "Done"]];
-const FIGURES = [["Ready", "ready"], ["Delayed", "delayed"], ["In progress", "inProgress"], ["Dead", "dlq"], ["Oldest ready", "oldest"]];
+const PLACES = [
+  ["ready", "Ready"],
+  ["delayed", "Delayed"],
+  ["running", "In progress"],
+  ["dead", "Dead"],
+  ["done", "Done"],
+];
+const FIGURES = [
+  ["Ready", "ready"],
+  ["Delayed", "delayed"],
+  ["In progress", "inProgress"],
+  ["Dead", "dlq"],
+  ["Oldest ready", "oldest"],
+];
 /** A worker that claimed nothing for so long is not shown any more. */
 const SEEN_MS = 5 * 60_000;
 /** Workers that are remembered. */
@@ -47,16 +59,22 @@ function workers(command, signal) {
     worker.at = new Date(at).getTime();
   };
   follow({ filter: { command, types: "claimed" }, on, signal });
-  poll(async () => {
-    const { items } = await get(`/admin/tasks${query({ command, place: "running", limit: 500 })}`, { signal });
-    for (const worker of seen.values()) worker.running = 0;
-    for (const { workerId, updatedAt } of items) {
-      const worker = note(workerId || "?");
-      worker.running += 1;
-      worker.at = Math.max(worker.at, new Date(updatedAt).getTime());
-    }
-    draw();
-  }, 3000, signal);
+  poll(
+    async () => {
+      const { items } = await get(`/admin/tasks${query({ command, place: "running", limit: 500 })}`, {
+        signal,
+      });
+      for (const worker of seen.values()) worker.running = 0;
+      for (const { workerId, updatedAt } of items) {
+        const worker = note(workerId || "?");
+        worker.running += 1;
+        worker.at = Math.max(worker.at, new Date(updatedAt).getTime());
+      }
+      draw();
+    },
+    3000,
+    signal,
+  );
   return panel("Workers", {}, grid.node);
 }
 
@@ -66,9 +84,10 @@ function pauseButton(command, refresh) {
     const verb = state.paused ? "resume" : "pause";
     const done = await ask({
       title: state.paused ? `Resume ${command}?` : `Pause ${command}?`,
-      describe: async () => state.paused
-        ? `Workers get tasks again: ${plural(state.ready, "task")} ready now.`
-        : `Workers get no more tasks of this queue: ${plural(state.ready, "ready task")} will wait. The ${count(state.inProgress)} in progress go on, and new ones are still taken.`,
+      describe: async () =>
+        state.paused
+          ? `Workers get tasks again: ${plural(state.ready, "task")} ready now.`
+          : `Workers get no more tasks of this queue: ${plural(state.ready, "ready task")} will wait. The ${count(state.inProgress)} in progress go on, and new ones are still taken.`,
       confirm: state.paused ? "Resume" : "Pause",
       act: () => post(`/admin/queues/${segment(command)}/${verb}`),
     });
@@ -83,7 +102,12 @@ function pauseButton(command, refresh) {
 }
 
 function tasksByState(command, signal) {
-  const list = taskList({ caption: `Tasks of ${command}`, hasCommand: false, empty: "No task in this state.", signal });
+  const list = taskList({
+    caption: `Tasks of ${command}`,
+    hasCommand: false,
+    empty: "No task in this state.",
+    signal,
+  });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "State" });
   let place = "";
   const choose = (word) => {
@@ -107,19 +131,39 @@ export function queue({ root, rest, signal }) {
   paused.hidden = true;
   let refresh = () => {};
   const pause = pauseButton(command, () => refresh());
-  const head = h("div", { class: "page-head" },
+  const head = h(
+    "div",
+    { class: "page-head" },
     h("div", {}, h("p", { class: "crumb" }, link("#/", "Queues")), h("h1", {}, command, " ", paused)),
-    h("div", { class: "actions" }, link(`#/dead?command=${segment(command)}`, "Dead letters", { class: "button" }), pause.node));
-  replace(root, head, totals.node,
+    h(
+      "div",
+      { class: "actions" },
+      link(`#/dead?command=${segment(command)}`, "Dead letters", { class: "button" }),
+      pause.node,
+    ),
+  );
+  replace(
+    root,
+    head,
+    totals.node,
     panel("Over time", { class: "charts-panel" }, charts({ command, signal })),
-    workers(command, signal), tasksByState(command, signal));
-  refresh = poll(async () => {
-    const { queues } = await get("/admin/queues?view=stats", { signal });
-    const empty = { ready: 0, delayed: 0, inProgress: 0, dlq: 0, paused: false, oldestReadyAgeSeconds: 0 };
-    const own = queues.find((one) => one.command.toLowerCase() === command.toLowerCase()) ?? empty;
-    paused.hidden = !own.paused;
-    pause.update(own);
-    const numbers = ["ready", "delayed", "inProgress", "dlq"].map((name) => [name, count(own[name])]);
-    totals.update({ ...Object.fromEntries(numbers), oldest: own.ready > 0 ? age(own.oldestReadyAgeSeconds) : "–" });
-  }, 2000, signal);
+    workers(command, signal),
+    tasksByState(command, signal),
+  );
+  refresh = poll(
+    async () => {
+      const { queues } = await get("/admin/queues?view=stats", { signal });
+      const empty = { ready: 0, delayed: 0, inProgress: 0, dlq: 0, paused: false, oldestReadyAgeSeconds: 0 };
+      const own = queues.find((one) => one.command.toLowerCase() === command.toLowerCase()) ?? empty;
+      paused.hidden = !own.paused;
+      pause.update(own);
+      const numbers = ["ready", "delayed", "inProgress", "dlq"].map((name) => [name, count(own[name])]);
+      totals.update({
+        ...Object.fromEntries(numbers),
+        oldest: own.ready > 0 ? age(own.oldestReadyAgeSeconds) : "–",
+      });
+    },
+    2000,
+    signal,
+  );
 }

@@ -4,13 +4,30 @@ import { button, field, h, panel, replace, select } from "../dom.js";
 import { cancelMatching, operations } from "../operations.js";
 import { taskList } from "../tasks.js";
 
-const PLACES = [["", "Any"], ["ready", "Ready"], ["delayed", "Delayed"], ["running", "In progress"], ["dead", "Dead"], ["done", "Done"]];
-const STATUSES = [["", "Any"], ["PENDING", "Pending"], ["IN_PROGRESS", "In progress"], ["COMPLETED", "Completed"], ["FAILED", "Failed"]];
-const ORDERS = [["", "Newest first"], ["oldest", "Oldest first"]];
+const PLACES = [
+  ["", "Any"],
+  ["ready", "Ready"],
+  ["delayed", "Delayed"],
+  ["running", "In progress"],
+  ["dead", "Dead"],
+  ["done", "Done"],
+];
+const STATUSES = [
+  ["", "Any"],
+  ["PENDING", "Pending"],
+  ["IN_PROGRESS", "In progress"],
+  ["COMPLETED", "Completed"],
+  ["FAILED", "Failed"],
+];
+const ORDERS = [
+  ["", "Newest first"],
+  ["oldest", "Oldest first"],
+];
 const TIMES = ["createdAfter", "createdBefore", "updatedAfter", "updatedBefore"];
 const NAMES = ["command", "place", "status", "error", "workerId", "idempotencyKey", "group", ...TIMES];
 
-const text = (name, placeholder = "") => h("input", { name, type: "search", placeholder, autocomplete: "off", spellcheck: "false" });
+const text = (name, placeholder = "") =>
+  h("input", { name, type: "search", placeholder, autocomplete: "off", spellcheck: "false" });
 
 const pad = (number) => String(number).padStart(2, "0");
 
@@ -66,7 +83,8 @@ function filterOf(form) {
 }
 
 function filterOfAddress(search) {
-  const known = ([name, value]) => value !== "" && (NAMES.includes(name) || name.startsWith("header.") || name === "order");
+  const known = ([name, value]) =>
+    value !== "" && (NAMES.includes(name) || name.startsWith("header.") || name === "order");
   return Object.fromEntries([...search].filter(known));
 }
 
@@ -75,10 +93,27 @@ export function search({ root, search: address, signal }) {
   const shown = (names) => names.map((name) => field(...fields[name]));
   const more = ["status", "workerId", "idempotencyKey", ...TIMES, "headerName", "headerValue", "group"];
   const isOpen = more.some((name) => fields[name][1].value !== "");
-  const form = h("form", { class: "filters", role: "search", "aria-label": "Tasks" },
-    h("div", { class: "filter-row" }, shown(["command", "place", "error", "order"]),
-      h("div", { class: "filter-go" }, h("button", { type: "submit", class: "primary" }, "Search"), button("Clear", () => (location.hash = "#/search")))),
-    h("details", { open: isOpen }, h("summary", {}, "More filters"), h("div", { class: "filter-grid" }, shown(more))));
+  const form = h(
+    "form",
+    { class: "filters", role: "search", "aria-label": "Tasks" },
+    h(
+      "div",
+      { class: "filter-row" },
+      shown(["command", "place", "error", "order"]),
+      h(
+        "div",
+        { class: "filter-go" },
+        h("button", { type: "submit", class: "primary" }, "Search"),
+        button("Clear", () => (location.hash = "#/search")),
+      ),
+    ),
+    h(
+      "details",
+      { open: isOpen },
+      h("summary", {}, "More filters"),
+      h("div", { class: "filter-grid" }, shown(more)),
+    ),
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const order = new FormData(form).get("order");
@@ -92,10 +127,19 @@ export function search({ root, search: address, signal }) {
   const wanted = filterOfAddress(address);
   const run = () => list.show("/admin/tasks", wanted);
   const { order: _, ...filter } = wanted;
-  const cancel = button("Cancel matching…", async () => {
-    if (await cancelMatching(filter)) work.refresh();
-  }, { class: "small danger", hidden: Object.keys(filter).length === 0 });
-  replace(root, h("div", { class: "page-head" }, h("h1", {}, "Search")), panel("Filter", { class: "filter-panel" }, form), work.node,
-    panel("Tasks", { tools: h("div", { class: "panel-tools" }, cancel) }, list.node));
+  const cancel = button(
+    "Cancel matching…",
+    async () => {
+      if (await cancelMatching(filter)) work.refresh();
+    },
+    { class: "small danger", hidden: Object.keys(filter).length === 0 },
+  );
+  replace(
+    root,
+    h("div", { class: "page-head" }, h("h1", {}, "Search")),
+    panel("Filter", { class: "filter-panel" }, form),
+    work.node,
+    panel("Tasks", { tools: h("div", { class: "panel-tools" }, cancel) }, list.node),
+  );
   run();
 }

@@ -38,14 +38,19 @@ function tiles(now, before, store) {
     ["Data", dataBytes === undefined ? undefined : bytes(dataBytes)],
     ["Disk free", total ? `${bytes(free)} (${Math.round((free / total) * 100)}%)` : undefined],
     ["Claims waiting", now.has("codeq_claims_waiting") ? count(now.get("codeq_claims_waiting")) : undefined],
-    ["Memory", now.has("process_resident_memory_bytes") ? bytes(now.get("process_resident_memory_bytes")) : undefined],
+    [
+      "Memory",
+      now.has("process_resident_memory_bytes") ? bytes(now.get("process_resident_memory_bytes")) : undefined,
+    ],
     ["Open files", now.has("process_open_fds") ? count(now.get("process_open_fds")) : undefined],
   ].filter(([, value]) => value !== undefined);
 }
 
 /** Empty if they are served elsewhere. */
 async function metrics(signal) {
-  const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" }).catch(() => null);
+  const response = await fetch("/metrics", { signal, cache: "no-store", credentials: "omit" }).catch(
+    () => null,
+  );
   return response?.ok ? response.text() : "";
 }
 
@@ -54,20 +59,24 @@ export function storeHealth(signal) {
   const node = panel("Server and store", { hidden: true, class: "store" }, list);
   const shown = new Map();
   let before;
-  poll(async () => {
-    const [store, text] = await Promise.all([get("/admin/store", { signal }), metrics(signal)]);
-    const now = parse(text);
-    const facts = tiles(now, before, store);
-    before = now;
-    node.hidden = facts.length === 0;
-    for (const [name, value] of facts) {
-      if (!shown.has(name)) {
-        const text = h("dd");
-        shown.set(name, text);
-        list.append(h("div", {}, h("dt", {}, name), text));
+  poll(
+    async () => {
+      const [store, text] = await Promise.all([get("/admin/store", { signal }), metrics(signal)]);
+      const now = parse(text);
+      const facts = tiles(now, before, store);
+      before = now;
+      node.hidden = facts.length === 0;
+      for (const [name, value] of facts) {
+        if (!shown.has(name)) {
+          const text = h("dd");
+          shown.set(name, text);
+          list.append(h("div", {}, h("dt", {}, name), text));
+        }
+        setText(shown.get(name), value);
       }
-      setText(shown.get(name), value);
-    }
-  }, EVERY_MS, signal);
+    },
+    EVERY_MS,
+    signal,
+  );
   return node;
 }

@@ -1,95 +1,13 @@
 // One task: why it is where it is, what happened to it, what it carries.
 
 import { get, getText, post, remove, segment, send, session } from "../api.js";
-import { badge, button, h, link, panel, replace, setText } from "../dom.js";
+import { button, h, panel, replace } from "../dom.js";
 import { ask, attempt } from "../dialog.js";
 import { content, parseExactly } from "../content.js";
-import { ago, millis, time } from "../format.js";
 import { poll } from "../poll.js";
 import { stateBadge, stateOf } from "../tasks.js";
+import { about, ageAll, redraw, timeline, why } from "./telling.js";
 import { deliveryList } from "./webhooks.js";
-
-const GOOD = new Set(["completed"]);
-const NEUTRAL = new Set(["refunded", "abandoned", "cancelled"]);
-
-function facts(rows) {
-  const shown = rows.filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
-}
-
-function when(at) {
-  return at ? h("time", { datetime: at, title: at, "data-ago": "" }, aged(at)) : undefined;
-}
-
-const aged = (at) => `${time(at)} (${ago(at)})`;
-
-/** Keeps ages up to date in place, so that a selection next to them stays. */
-function ageAll(root) {
-  for (const node of root.querySelectorAll("time[data-ago]")) setText(node, aged(node.dateTime));
-}
-
-const drawn = new WeakMap();
-
-/** Draws only what differs from what is there. */
-function redraw(place, value, make) {
-  const now = JSON.stringify(value);
-  if (drawn.get(place) === now) return;
-  drawn.set(place, now);
-  replace(place, make(value));
-}
-
-function copied(text, what) {
-  return h("span", { class: "copyable" }, h("span", { class: "mono" }, text),
-    button("Copy", () => attempt(() => navigator.clipboard.writeText(text), `${what} copied.`), { class: "small", "aria-label": `Copy ${what.toLowerCase()}` }));
-}
-
-/** The words of the explanation, with what each reason adds. */
-function why(explained) {
-  const others = explained.reasons.filter(({ text }) => text !== explained.summary);
-  return h("div", { class: `why state-${explained.state}` },
-    h("p", { class: "summary" }, h("span", { id: "summary" }, explained.summary)),
-    others.length ? h("ul", {}, others.map(({ text }) => h("li", {}, text))) : null,
-    explained.nextChangeAt ? h("p", { class: "muted" }, "Next change: ", when(explained.nextChangeAt)) : null);
-}
-
-function traceId(task) {
-  return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(task.traceParent ?? "")?.[1];
-}
-
-function about(task) {
-  const headers = Object.entries(task.headers ?? {});
-  const trace = traceId(task);
-  return facts([
-    ["Queue", session.isAdmin ? link(`#/queues/${segment(task.command)}`, task.command) : task.command],
-    ["Status", task.status],
-    ["Attempts", `${task.attempts ?? 0} of ${task.maxAttempts ?? "unlimited"}${task.refunds ? ` (${task.refunds} refunded)` : ""}`],
-    ["Priority", String(task.priority ?? 0)],
-    ["Worker", task.workerId && h("span", { class: "mono" }, task.workerId)],
-    ["Lease until", when(task.leaseUntil)],
-    ["Created", when(task.createdAt)],
-    ["Changed", when(task.updatedAt)],
-    ["Tenant", task.tenantId],
-    ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],
-    ["Trace id", trace && copied(trace, "Trace id")],
-    ["Headers", headers.length ? h("span", { class: "mono" }, headers.map(([name, value]) => h("div", {}, `${name}: ${value}`))) : undefined],
-    ["Failure reason", task.failureReason],
-    ["Error", task.error && h("span", { class: "bad-text" }, task.error)],
-  ]);
-}
-
-function timeline(attempts) {
-  if (attempts.length === 0) return h("p", { class: "muted" }, "No worker has had it yet.");
-  const one = (entry) => {
-    const kind = !entry.outcome ? "now" : GOOD.has(entry.outcome) ? "good" : NEUTRAL.has(entry.outcome) ? "" : "bad";
-    const took = entry.endedAt ? new Date(entry.endedAt) - new Date(entry.claimedAt) : undefined;
-    const lasted = took === undefined ? "still running" : `for ${millis(took)}`;
-    return h("li", { class: kind },
-      h("div", {}, h("b", {}, `Attempt ${entry.attempt}`), " ", badge((entry.outcome ?? "running").replace("_", " "), kind)),
-      h("div", { class: "muted" }, when(entry.claimedAt), " · ", lasted, " · ", h("span", { class: "mono" }, entry.workerId)),
-      entry.error ? h("div", { class: "bad-text" }, entry.error) : null);
-  };
-  return h("ol", { class: "timeline" }, attempts.map(one));
-}
 
 async function download(artifact) {
   const path = new URL(artifact.url, location.href).pathname;
@@ -100,7 +18,12 @@ async function download(artifact) {
 }
 
 function artifacts(list) {
-  const one = (artifact) => h("li", {}, button(artifact.name, () => attempt(() => download(artifact)), { class: "small" }));
+  const one = (artifact) =>
+    h(
+      "li",
+      {},
+      button(artifact.name, () => attempt(() => download(artifact)), { class: "small" }),
+    );
   return panel("Artifacts", {}, h("ul", { class: "artifacts" }, list.map(one)));
 }
 
@@ -125,12 +48,50 @@ function actions(task, refresh) {
   const state = stateOf(task);
   const list = [];
   if (["ready", "delayed", "running"].includes(state)) {
-    const text = state === "running" ? "1 task will be cancelled; its worker's result will be refused." : "1 task will be cancelled. It will not run.";
-    list.push(button("Cancel task", act({ title: "Cancel this task?", describe: async () => text, confirm: "Cancel task", isDangerous: true, act: () => post(`/admin/tasks/${path}/cancel`) }), { class: "danger" }));
+    const text =
+      state === "running"
+        ? "1 task will be cancelled; its worker's result will be refused."
+        : "1 task will be cancelled. It will not run.";
+    list.push(
+      button(
+        "Cancel task",
+        act({
+          title: "Cancel this task?",
+          describe: async () => text,
+          confirm: "Cancel task",
+          isDangerous: true,
+          act: () => post(`/admin/tasks/${path}/cancel`),
+        }),
+        { class: "danger" },
+      ),
+    );
   }
   if (state === "dead") {
-    list.push(button("Replay", act({ title: "Replay this task?", describe: async () => "1 task will be put back into its queue.", confirm: "Replay", act: () => post(`${dead}/requeue`, {}) }), { class: "primary" }));
-    list.push(button("Delete", act({ title: "Delete this dead letter?", describe: async () => "1 task will be deleted for good, with its payload.", confirm: "Delete", isDangerous: true, act: () => remove(dead) }), { class: "danger" }));
+    list.push(
+      button(
+        "Replay",
+        act({
+          title: "Replay this task?",
+          describe: async () => "1 task will be put back into its queue.",
+          confirm: "Replay",
+          act: () => post(`${dead}/requeue`, {}),
+        }),
+        { class: "primary" },
+      ),
+    );
+    list.push(
+      button(
+        "Delete",
+        act({
+          title: "Delete this dead letter?",
+          describe: async () => "1 task will be deleted for good, with its payload.",
+          confirm: "Delete",
+          isDangerous: true,
+          act: () => remove(dead),
+        }),
+        { class: "danger" },
+      ),
+    );
   }
   return list;
 }
@@ -149,24 +110,48 @@ async function readTask(id, signal) {
 }
 
 function unknown(id) {
-  return h("div", { class: "empty" }, h("h1", {}, "There is no such task"), h("p", { class: "mono" }, id),
-    h("p", {}, "It never existed, has expired, was deleted, or belongs to another tenant."));
+  return h(
+    "div",
+    { class: "empty" },
+    h("h1", {}, "There is no such task"),
+    h("p", { class: "mono" }, id),
+    h("p", {}, "It never existed, has expired, was deleted, or belongs to another tenant."),
+  );
 }
 
 function makePlaces(root) {
   const place = () => h("div");
-  const places = { head: h("div", { class: "page-head" }), reasons: h("div", { "aria-live": "polite" }), details: place(), attempts: place(), payload: place(), result: place(), callbacks: place() };
-  const columns = h("div", { class: "columns" }, panel("Details", {}, places.details), session.isAdmin ? panel("Attempts", {}, places.attempts) : null);
+  const places = {
+    head: h("div", { class: "page-head" }),
+    reasons: h("div", { "aria-live": "polite" }),
+    details: place(),
+    attempts: place(),
+    payload: place(),
+    result: place(),
+    callbacks: place(),
+  };
+  const columns = h(
+    "div",
+    { class: "columns" },
+    panel("Details", {}, places.details),
+    session.isAdmin ? panel("Attempts", {}, places.attempts) : null,
+  );
   replace(root, places.head, places.reasons, columns, places.payload, places.result, places.callbacks);
   return places;
 }
 
 async function draw(places, now, refresh, signal) {
   const state = stateOf(now);
-  const title = h("div", {}, h("p", { class: "crumb" }, "Task"), h("h1", { class: "mono" }, now.id, " ", stateBadge(state)));
+  const title = h(
+    "div",
+    {},
+    h("p", { class: "crumb" }, "Task"),
+    h("h1", { class: "mono" }, now.id, " ", stateBadge(state)),
+  );
   replace(places.head, title, h("div", { class: "actions" }, actions(now, refresh)));
   const { payload, ...others } = now;
-  if (!places.payload.firstChild) places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
+  if (!places.payload.firstChild)
+    places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
   if (now.webhook && session.isAdmin && !places.callbacks.firstChild) {
     places.callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
   }
@@ -175,7 +160,11 @@ async function draw(places, now, refresh, signal) {
   const record = await resultOf(now.id, signal);
   redraw(places.details, { ...others, failureReason: record.failureReason }, about);
   const parts = outcome(record);
-  return replace(places.result, parts.length ? panel("Result", { class: "bare" }, parts) : null, record.artifacts?.length ? artifacts(record.artifacts) : null);
+  return replace(
+    places.result,
+    parts.length ? panel("Result", { class: "bare" }, parts) : null,
+    record.artifacts?.length ? artifacts(record.artifacts) : null,
+  );
 }
 
 export async function task({ root, rest, signal }) {

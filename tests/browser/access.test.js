@@ -18,7 +18,16 @@ before(async () => {
   const dead = await server.create("gone", {}, { maxAttempts: 1 });
   await server.claim("gone");
   await server.call("POST", `/tasks/${dead.id}/nack`, { reason: "timeout" });
-  pages = ["/", "/queues/render_video", "/dead", `/tasks/${dead.id}`, "/search?error=timeout", "/live", "/webhooks", "/nowhere"];
+  pages = [
+    "/",
+    "/queues/render_video",
+    "/dead",
+    `/tasks/${dead.id}`,
+    "/search?error=timeout",
+    "/live",
+    "/webhooks",
+    "/nowhere",
+  ];
 });
 after(async () => {
   await browser.close();
@@ -35,7 +44,13 @@ async function findings(page) {
   await page.evaluate(axe);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  return serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, any }) => `${html} ${any[0]?.message ?? ""}`).slice(0, 3).join(" | ")}`);
+  return serious.map(
+    ({ id, nodes }) =>
+      `${id}: ${nodes
+        .map(({ html, any }) => `${html} ${any[0]?.message ?? ""}`)
+        .slice(0, 3)
+        .join(" | ")}`,
+  );
 }
 
 for (const colorScheme of ["light", "dark"]) {

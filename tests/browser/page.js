@@ -3,8 +3,14 @@
 import { chromium } from "playwright-core";
 
 const FLAGS = [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-  "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
 ];
 export const PATIENCE_MS = 20_000;
 
@@ -25,7 +31,8 @@ export async function openPage(browser, options = {}) {
   page.on("request", (request) => {
     const { origin } = new URL(request.url());
     const own = new URL(page.url()).origin;
-    if (own !== "null" && origin !== own && origin !== "null") page.troubles.push(`foreign request to ${origin}`);
+    if (own !== "null" && origin !== own && origin !== "null")
+      page.troubles.push(`foreign request to ${origin}`);
   });
   if (process.env.ASSETS) await fromDisk(context, process.env.ASSETS);
   return page;
@@ -47,6 +54,9 @@ export async function waitFigure(page, name, wanted) {
 
 /** The text of a queue's row by column label. */
 export function rowOf(page, queue) {
-  return page.locator(`tbody tr:has(th a:text-is("${queue}"))`).evaluate((row) =>
-    Object.fromEntries([...row.children].map((cell) => [cell.dataset.label, cell.textContent])));
+  return page
+    .locator(`tbody tr:has(th a:text-is("${queue}"))`)
+    .evaluate((row) =>
+      Object.fromEntries([...row.children].map((cell) => [cell.dataset.label, cell.textContent])),
+    );
 }

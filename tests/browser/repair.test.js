@@ -37,7 +37,11 @@ test("a queue is paused and resumed", async (t) => {
   assert.equal((await server.queue("pausing")).paused, false);
   const [task] = await server.claim("pausing");
   await waitFigure(page, "inProgress", 1);
-  await page.locator("section", { hasText: "Workers" }).locator("tbody th", { hasText: task.workerId }).first().waitFor();
+  await page
+    .locator("section", { hasText: "Workers" })
+    .locator("tbody th", { hasText: task.workerId })
+    .first()
+    .waitFor();
   assert.deepEqual(page.troubles, []);
 });
 
@@ -45,7 +49,12 @@ test("dead letters are grouped by cause, and one cause is replayed while its pro
   await server.createMany("import", 120, () => ({ maxAttempts: 1 }));
   const tasks = [...(await server.claim("import", 100)), ...(await server.claim("import", 20))];
   for (const [index, task] of tasks.entries()) {
-    const cause = index % 4 === 0 ? `timeout after ${30 + index} s` : index % 4 === 1 ? `no such file "/data/${index}.csv"` : null;
+    const cause =
+      index % 4 === 0
+        ? `timeout after ${30 + index} s`
+        : index % 4 === 1
+          ? `no such file "/data/${index}.csv"`
+          : null;
     if (cause) await server.call("POST", `/tasks/${task.id}/nack`, { reason: cause });
     else await server.complete(task);
   }
@@ -53,7 +62,11 @@ test("dead letters are grouped by cause, and one cause is replayed while its pro
   const causes = page.getByRole("region", { name: "Causes of dead letters" }).locator("tbody tr");
   await causes.nth(1).waitFor();
   assert.equal(await causes.count(), 2);
-  const counts = await causes.locator("td").evaluateAll((cells) => cells.filter((cell) => cell.dataset.label === "Count").map((cell) => cell.textContent));
+  const counts = await causes
+    .locator("td")
+    .evaluateAll((cells) =>
+      cells.filter((cell) => cell.dataset.label === "Count").map((cell) => cell.textContent),
+    );
   assert.deepEqual(counts, ["30", "30"]);
   const timeouts = causes.filter({ hasText: "timeout" });
   assert.equal(await timeouts.locator(".examples a").count(), 3);
@@ -69,7 +82,9 @@ test("dead letters are grouped by cause, and one cause is replayed while its pro
     return Number(done) > 0 && Number(done) < 30 && text.includes("running");
   });
   await work.getByText("30 of 30 · done").waitFor();
-  await page.waitForFunction(() => document.querySelectorAll('[aria-label="Causes of dead letters"] tbody tr').length === 1);
+  await page.waitForFunction(
+    () => document.querySelectorAll('[aria-label="Causes of dead letters"] tbody tr').length === 1,
+  );
   const queue = await server.queue("import");
   assert.deepEqual([queue.ready, queue.dlq], [30, 30]);
   await causes.getByRole("button", { name: /Delete/ }).click();

@@ -8,7 +8,10 @@ import { play, set } from "./scene.js";
 import { Server } from "./server.js";
 
 const images = fileURLToPath(new URL("../../docs/images/", import.meta.url));
-const SIZES = [[1280, 860], [390, 844]];
+const SIZES = [
+  [1280, 860],
+  [390, 844],
+];
 
 async function pages(server) {
   const { items } = await server.call("GET", "/admin/tasks?place=dead&limit=1");
@@ -25,7 +28,9 @@ async function pages(server) {
 /** Until what comes last is there, and every chart has its lines. */
 async function settle(page, last) {
   await page.locator(last).first().waitFor();
-  await page.waitForFunction(() => [...document.querySelectorAll("svg.chart")].every((chart) => chart.querySelector(".line")));
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll("svg.chart")].every((chart) => chart.querySelector(".line")),
+  );
 }
 
 // On the disk, so that there is something to tell about the store.

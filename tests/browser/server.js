@@ -22,17 +22,26 @@ export class Server {
   static serve(config) {
     const directory = mkdtempSync(join(tmpdir(), "codeq-browser-"));
     const file = join(directory, "config.yaml");
-    writeFileSync(file, JSON.stringify({ port: 0, bindAddress: "127.0.0.1", persistenceProvider: "memory", ...config }));
+    writeFileSync(
+      file,
+      JSON.stringify({ port: 0, bindAddress: "127.0.0.1", persistenceProvider: "memory", ...config }),
+    );
     return Server.start(["serve", "--config", file], directory);
   }
 
   static async start(args, directory = mkdtempSync(join(tmpdir(), "codeq-browser-"))) {
-    const child = spawn(process.env.CODEQ, args, { cwd: directory, env: { PATH: process.env.PATH }, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.env.CODEQ, args, {
+      cwd: directory,
+      env: { PATH: process.env.PATH },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let told = "";
     const base = await new Promise((resolve, reject) => {
       const hear = (data) => {
         told += data;
-        const address = /dashboard: (http:\/\/\S+)\/ui/.exec(told)?.[1] ?? /"addr":"([^"]+)".*"listening"|"listening".*"addr":"([^"]+)"/.exec(told)?.slice(1).find(Boolean);
+        const address =
+          /dashboard: (http:\/\/\S+)\/ui/.exec(told)?.[1] ??
+          /"addr":"([^"]+)".*"listening"|"listening".*"addr":"([^"]+)"/.exec(told)?.slice(1).find(Boolean);
         if (address) resolve(address.startsWith("http") ? address : `http://${address}`);
       };
       child.stdout.on("data", hear);

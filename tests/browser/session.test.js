@@ -25,7 +25,9 @@ const staticAuth = (token, claims = {}) => ({
 });
 
 test("outside of codeq dev nobody is given a token, and a wrong one is told as such", async (t) => {
-  const server = await Server.serve(staticAuth("the-right-one", { scopes: ["codeq:admin"], raw: { role: "ADMIN", tenantId: "acme" } }));
+  const server = await Server.serve(
+    staticAuth("the-right-one", { scopes: ["codeq:admin"], raw: { role: "ADMIN", tenantId: "acme" } }),
+  );
   t.after(() => server.stop());
   const config = await (await fetch(`${server.base}/ui/config.json`)).json();
   assert.equal(config.devToken, undefined);
@@ -65,7 +67,10 @@ test("a page recovers by itself when the server restarts", async (t) => {
   await page.evaluate(() => (window.isSamePage = true));
   const { port } = first;
   await first.stop();
-  await page.getByRole("alert").getByText(/Trying again/).waitFor();
+  await page
+    .getByRole("alert")
+    .getByText(/Trying again/)
+    .waitFor();
   const second = await Server.start(["dev", "--memory", "--port", port]);
   t.after(() => second.stop());
   await second.createMany("after", 8);
@@ -112,7 +117,9 @@ test("a slow answer holds up nothing else, and a failing one is told", async (t)
   await page.goto(`${server.base}/ui`);
   await waitFigure(page, "ready", 4);
   const error = JSON.stringify({ error: "disk full", code: "internal", requestId: "r-1" });
-  await page.route(/\/admin\/queues/, (route) => route.fulfill({ status: 500, contentType: "application/json", body: error }));
+  await page.route(/\/admin\/queues/, (route) =>
+    route.fulfill({ status: 500, contentType: "application/json", body: error }),
+  );
   await page.getByRole("alert").getByText("disk full").waitFor();
   await waitFigure(page, "ready", 4);
   await page.unroute(/\/admin\/queues/);

@@ -108,7 +108,9 @@ test("a payload with markup and a megabyte of text is shown inert, cut, and whol
 test("numbers that a double cannot hold are shown as they were sent", async (t) => {
   const payload = '{"id":9007199254740993,"price":1.10}';
   const response = await fetch(`${server.base}/v1/codeq/tasks`, {
-    method: "POST", headers: { Authorization: "Bearer dev-token" }, body: `{"command":"exact","payload":${payload}}`,
+    method: "POST",
+    headers: { Authorization: "Bearer dev-token" },
+    body: `{"command":"exact","payload":${payload}}`,
   });
   const page = await open(t, (await response.json()).id);
   await page.getByText('"id": 9007199254740993').waitFor();
@@ -118,8 +120,18 @@ test("numbers that a double cannot hold are shown as they were sent", async (t) 
 test("files of a result are downloaded with the token", async (t) => {
   const task = await server.create("files");
   await server.claim("files");
-  const artifacts = [{ name: "report.txt", contentBase64: Buffer.from("all is well").toString("base64"), contentType: "text/plain" }];
-  await server.call("POST", `/tasks/${task.id}/result`, { status: "COMPLETED", result: { ok: true }, artifacts });
+  const artifacts = [
+    {
+      name: "report.txt",
+      contentBase64: Buffer.from("all is well").toString("base64"),
+      contentType: "text/plain",
+    },
+  ];
+  await server.call("POST", `/tasks/${task.id}/result`, {
+    status: "COMPLETED",
+    result: { ok: true },
+    artifacts,
+  });
   const page = await open(t, task.id);
   const arrived = page.waitForEvent("download");
   await page.getByRole("button", { name: "report.txt" }).click();

@@ -61,6 +61,7 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "views/welcome.js": SCRIPT,
         "views/queue.js": SCRIPT,
         "views/task.js": SCRIPT,
+        "views/telling.js": SCRIPT,
         "views/dead.js": SCRIPT,
         "views/search.js": SCRIPT,
         "views/tail.js": SCRIPT,
