@@ -89,7 +89,7 @@ async fn history_tells_what_happened_and_since_when() {
     }
     let claimed = server.post("/v1/codeq/tasks/claim", DEV_TOKEN, json!({"commands": ["charted"]})).await;
     let id = claimed.json["id"].as_str().expect("a task");
-    let done = json!({"status": "COMPLETED", "result": 1});
+    let done = json!({"status": "COMPLETED", "result": {"ok": true}});
     server.post(&format!("/v1/codeq/tasks/{id}/result"), DEV_TOKEN, done).await;
     let path = "/v1/codeq/admin/history?command=CHARTED&minutes=5&points=1440";
     let sampled = async {
