@@ -44,6 +44,12 @@ impl Server {
         Server::launch(directory, vec!["dev".into(), "--port".into(), "0".into(), "--data-dir".into(), data])
     }
 
+    /// `codeq dev` on data that is there.
+    pub fn dev_on(directory: TempDir, data: &str) -> Server {
+        let arguments = ["dev", "--port", "0", "--data-dir", data].map(String::from).to_vec();
+        Server::launch(directory, arguments)
+    }
+
     /// `codeq dev` that keeps nothing: for tests that are not about keeping, because it starts at once.
     pub fn memory() -> Server {
         let directory = tempfile::tempdir().expect("a temporary directory");

@@ -42,6 +42,30 @@ impl Http {
         self.call(Method::POST, path, Some(body), wait).await
     }
 
+    /// Opens a stream of events, which has no end.
+    pub async fn listen(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        last_id: Option<&str>,
+    ) -> Result<Response, Error> {
+        let token = self.token.get().await?;
+        let mut url = reqwest::Url::parse(&format!("{}/v1/codeq{path}", self.base))
+            .map_err(|error| Error::Settings(error.to_string()))?;
+        url.query_pairs_mut().extend_pairs(query);
+        let mut request = self.client.get(url).bearer_auth(&token);
+        if let Some(id) = last_id {
+            request = request.header("last-event-id", id);
+        }
+        let opened = tokio::time::timeout(self.timeout, request.send()).await;
+        let response = opened.map_err(|_| Error::unavailable("no answer in time"))?;
+        let response = response.map_err(|error| unsent(&error))?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(read(response).await.err().unwrap_or_else(|| Error::unavailable("no answer"))),
+        }
+    }
+
     /// Sends the request; a second time if the token was refused and there is a new one.
     async fn call(
         &self,

@@ -3,6 +3,7 @@
 mod backoff;
 mod connection;
 mod error;
+mod events;
 mod http;
 mod limits;
 mod pipe;
@@ -16,6 +17,7 @@ mod worker;
 
 pub use connection::Connection;
 pub use error::Error;
+pub use events::{Event, Events, Happening};
 pub use producer::Producer;
 pub use task::{Created, Finished, NewTask, Task};
 pub use token::Token;

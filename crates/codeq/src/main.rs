@@ -1,6 +1,7 @@
 //! The `codeq` binary.
 
 mod auth;
+mod backup;
 mod bench;
 mod client;
 mod completions;
@@ -63,6 +64,8 @@ enum Command {
     /// Measure this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     Verify(verify::Verify),
 }
 
@@ -102,6 +105,8 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Install(install) => install.run(),
         Command::Completions(completions) => completions.run(self::command()),
         Command::Bench(bench) => bench.run(),
+        Command::Backup(backup) => backup.run(&connection),
+        Command::Restore(restore) => restore.run(),
         Command::Verify(verify) => verify.run(),
     }
 }

@@ -90,6 +90,9 @@ pub enum Refusal {
     OperationNotFound,
     #[error("too many operations are running (max {0})")]
     TooManyOperations(usize),
+    /// The store has its own means.
+    #[error("this store is backed up by its own means")]
+    BackupElsewhere,
     /// An import whose key names another task here.
     #[error("idempotencyKey names another task")]
     IdempotencyKeyTaken,
@@ -139,6 +142,7 @@ impl Refusal {
             Refusal::ConfirmRequired => "confirm_required",
             Refusal::OperationNotFound => "operation_not_found",
             Refusal::TooManyOperations(_) => "too_many_operations",
+            Refusal::BackupElsewhere => "backup_elsewhere",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
         }
@@ -219,6 +223,7 @@ mod tests {
             Refusal::ConfirmRequired,
             Refusal::OperationNotFound,
             Refusal::TooManyOperations(16),
+            Refusal::BackupElsewhere,
             Refusal::IdempotencyKeyTaken,
             Refusal::IdNotKept,
         ]

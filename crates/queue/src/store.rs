@@ -147,6 +147,9 @@ pub struct OutboxCounts {
     pub failed: u64,
 }
 
+/// A backup, piece by piece. Asking for the next one may block on the disk.
+pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+
 /// Why the store does not take writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
@@ -213,6 +216,9 @@ pub trait Store: Send + Sync {
     fn operations(&self) -> Answer<Vec<Operation>>;
     /// Forgets one; repeating it is harmless.
     fn remove_operation(&self, id: u128) -> Answer<()>;
+
+    /// Everything that was acknowledged before, as of one instant. Refused by a store that has its own means.
+    fn backup(&self) -> Answer<Result<Pieces, Refusal>>;
 
     // Topics, subscriptions, callbacks.
 

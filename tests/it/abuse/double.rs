@@ -3,7 +3,7 @@
 use codeq_queue::create::NewTask;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
     ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
@@ -101,6 +101,7 @@ switched! {
     fn put_operation(operation: Operation) -> bool;
     fn operations() -> Vec<Operation>;
     fn remove_operation(id: u128) -> ();
+    fn backup() -> Result<Pieces, Refusal>;
     fn put_topic(tenant: Arc<str>, name: String, policy: Policy) -> (Topic, TopicPut);
     fn topic(tenant: Arc<str>, name: String) -> Option<Topic>;
     fn delete_topic(tenant: Arc<str>, name: String) -> bool;

@@ -1,5 +1,6 @@
 //! The command line, as somebody at a terminal uses it: the real binary against a real server.
 
+mod backup;
 mod day;
 mod deploy;
 mod doctor;

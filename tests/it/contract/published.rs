@@ -26,6 +26,7 @@ fn the_description_and_the_route_table_are_the_same_set() {
             Endpoint::Open(_) => json!([]),
             Endpoint::Any(_) => json!([{"bearerAuth": []}]),
             Endpoint::Producer(_) => json!([{"bearerAuth": ["producer"]}]),
+            Endpoint::Operator(_) => json!([{"bearerAuth": ["operator"]}]),
             Endpoint::Admin(_) => json!([{"bearerAuth": ["admin"]}]),
             Endpoint::Worker(scope, _) => json!([{"bearerAuth": ["worker", scope.word()]}]),
         };

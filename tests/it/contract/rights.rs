@@ -23,10 +23,9 @@ async fn ask(server: &Server, route: &Route, authorization: Option<&str>) -> Ans
         request = request.header("Authorization", authorization);
     }
     let got = answer(request).await;
-    // Exports and events are lines, not a document.
-    let is_lines =
-        ["application/x-ndjson", "text/event-stream; charset=utf-8"].contains(&got.header("content-type"));
-    if !matches!(route.endpoint, Endpoint::Open(_)) && !is_lines {
+    // Exports, events and backups are no documents.
+    let streams = ["application/x-ndjson", "text/event-stream; charset=utf-8", "application/octet-stream"];
+    if !matches!(route.endpoint, Endpoint::Open(_)) && !streams.contains(&got.header("content-type")) {
         lawful(&got);
     }
     got
@@ -113,6 +112,8 @@ async fn a_token_that_lacks_something_is_told_what() {
             Endpoint::Open(_) => continue,
             Endpoint::Producer(_) => 0,
             Endpoint::Admin(_) => 1,
+            // Only the scope makes an operator; operator::listing has a token with it.
+            Endpoint::Operator(_) => continue,
             Endpoint::Worker(..) => 2,
             Endpoint::Any(_) => 3,
         };
@@ -152,8 +153,8 @@ async fn every_worker_route_wants_its_own_scope() {
 #[tokio::test]
 async fn a_producer_may_stand_in_for_a_worker_if_the_server_says_so() {
     let server = super::dev_with(json!({}));
-    for route in table() {
-        let got = ask(&server, &route, Some(&format!("Bearer {DEV_TOKEN}"))).await;
+    for route in table().iter().filter(|route| route.right() != "operator") {
+        let got = ask(&server, route, Some(&format!("Bearer {DEV_TOKEN}"))).await;
         assert!(is_allowed(&got), "{}: {}", route.path, got.text);
     }
 }

@@ -1,6 +1,7 @@
 //! The SDK against a real server process.
 
 mod create;
+mod events;
 mod lease;
 mod ledger;
 mod proxy;

@@ -77,6 +77,10 @@ pub struct Worker(pub Arc<Caller>);
 #[derive(Clone, Debug)]
 pub struct Admin(pub Arc<Caller>);
 
+/// May use what concerns every tenant.
+#[derive(Clone, Debug)]
+pub struct Operator(pub Arc<Caller>);
+
 /// May read tasks and results of its tenant; a producer or a worker.
 #[derive(Clone, Debug)]
 pub struct Reader(pub Arc<Caller>);

@@ -1,7 +1,7 @@
 //! The gate before the routes: one function per route group.
 
 use super::bearer;
-use super::caller::{Admin, Caller, Producer, Reader, Worker};
+use super::caller::{Admin, Caller, Operator, Producer, Reader, Worker};
 use super::denied::Denied;
 use super::known::{Group, KnownTokens, Standing};
 use super::provider::{MAX_TOKEN_BYTES, Provider, ProviderConfig, Setting, Verified};
@@ -60,6 +60,12 @@ impl Gate {
     /// For producer routes; takes the raw value of `Authorization`.
     pub async fn producer(&self, authorization: Option<&[u8]>) -> Result<Producer, Denied> {
         self.producer_token(bearer::token(authorization)?).await
+    }
+
+    /// For routes that concern every tenant.
+    pub async fn operator(&self, authorization: Option<&[u8]>) -> Result<Operator, Denied> {
+        let Admin(caller) = self.admin(authorization).await?;
+        if caller.is_operator { Ok(Operator(caller)) } else { Err(Denied::AdminOnly) }
     }
 
     /// For admin routes: a producer who is an administrator of its tenant, or an operator.

@@ -2,7 +2,7 @@
 //!
 //! A [`Gate`] stands before every route. It takes the raw `Authorization` header, has the token
 //! verified by the provider of the side (producer or worker), reads the claims and answers with a
-//! type that states the right it found: [`Producer`], [`Worker`], [`Admin`] or [`Reader`]. A handler
+//! type that states the right it found: [`Producer`], [`Worker`], [`Admin`], [`Operator`] or [`Reader`]. A handler
 //! asks for the right it needs by the type of its argument.
 //!
 //! Verified tokens are remembered, so the signature of a token is checked once in five minutes and
@@ -26,7 +26,7 @@ mod tenant;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{Admin, Caller, EventTypes, Producer, Reader, Worker};
+pub use caller::{Admin, Caller, EventTypes, Operator, Producer, Reader, Worker};
 pub use denied::Denied;
 pub use gate::{Gate, GateOptions};
 pub use provider::ProviderConfig;

@@ -1,7 +1,7 @@
 //! Moving tasks between servers.
 
 use super::{Broker, Error};
-use codeq_queue::store::{Import, ResultLookup, TaskRef, Wait};
+use codeq_queue::store::{Import, Pieces, ResultLookup, TaskRef, Wait};
 use codeq_queue::{Failure, Filter, Page, Refusal, ResultRecord, Task};
 use std::sync::Arc;
 
@@ -39,6 +39,11 @@ impl Broker {
             }
         }
         Ok((moved, listed.next))
+    }
+
+    /// Everything, as of one instant.
+    pub async fn backup(&self) -> Result<Pieces, Error> {
+        Ok(self.store.backup().await??)
     }
 
     /// Whether each was stored; false if its id was there.

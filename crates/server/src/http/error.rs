@@ -157,6 +157,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::LeaseLost
         | Refusal::NotInProgress
         | Refusal::AlreadyTerminal
+        | Refusal::BackupElsewhere
         | Refusal::IdempotencyKeyTaken
         | Refusal::IdNotKept
         | Refusal::NotDead => StatusCode::CONFLICT,

@@ -5,6 +5,7 @@
 
 mod admin;
 mod app;
+mod backup;
 mod call;
 mod docs;
 mod error;
@@ -194,6 +195,13 @@ async fn run(
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
+            drop(header);
+            *tenant = Some(caller.0.tenant.clone());
+            rate(&caller.0)?;
+            handler(call, caller).await
+        }
+        Endpoint::Operator(handler) => {
+            let caller = app.gate.operator(authorization).await?;
             drop(header);
             *tenant = Some(caller.0.tenant.clone());
             rate(&caller.0)?;

@@ -3,10 +3,10 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, docs, events, health, history, produce, repair, search, store, subscribe, transfer, ui,
-    webhooks, work,
+    Limits, admin, backup, docs, events, health, history, produce, repair, search, store, subscribe,
+    transfer, ui, webhooks, work,
 };
-use crate::auth::{Admin, Producer, Reader, Scope, Worker};
+use crate::auth::{Admin, Operator, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
 use axum::response::Response;
@@ -25,6 +25,7 @@ pub enum Endpoint {
     Producer(Handler<Producer>),
     Worker(Scope, Handler<Worker>),
     Admin(Handler<Admin>),
+    Operator(Handler<Operator>),
 }
 
 /// Which bound of [`Limits`] the body has.
@@ -77,7 +78,7 @@ impl Route {
         MethodFilter::try_from(self.method.clone()).expect("the table holds plain methods")
     }
 
-    /// The right, in words: `none`, `any`, `producer`, `admin`, or the scope of a worker route.
+    /// The right, in words: `none`, `any`, `producer`, `admin`, `operator`, or the scope of a worker route.
     pub fn right(&self) -> &'static str {
         match &self.endpoint {
             Endpoint::Open(_) => "none",
@@ -85,6 +86,7 @@ impl Route {
             Endpoint::Producer(_) => "producer",
             Endpoint::Worker(scope, _) => scope.word(),
             Endpoint::Admin(_) => "admin",
+            Endpoint::Operator(_) => "operator",
         }
     }
 }
@@ -143,6 +145,13 @@ where
     Endpoint::Admin(boxed(handler))
 }
 
+fn operator<F>(handler: impl Fn(Call, Operator) -> F + Send + Sync + 'static) -> Endpoint
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Endpoint::Operator(boxed(handler))
+}
+
 pub fn table() -> Vec<Route> {
     use Scope::{Abandon, Claim, Heartbeat, Nack, Result, Subscribe};
     vec![
@@ -189,6 +198,7 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/admin/operations", admin(repair::operations)),
         get("/v1/codeq/admin/operations/{id}", admin(repair::operation)),
         post("/v1/codeq/admin/operations/{id}/cancel", admin(repair::cancel_operation)),
+        get("/v1/codeq/admin/backup", operator(backup::backup)),
         get("/v1/codeq/admin/export", admin(transfer::export)),
         post("/v1/codeq/admin/import", admin(transfer::import)).limited(BodyLimit::Import),
         get("/v1/codeq/admin/webhooks", admin(webhooks::list)),

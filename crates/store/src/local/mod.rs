@@ -5,6 +5,7 @@
 //! per transition) -> [`commit`] (one sync for all that waits, then the answers) -> [`feeder`] (rows for
 //! the tree, in large batches) -> segments are recycled.
 
+mod backup;
 mod catalogue;
 mod change;
 mod codec;
@@ -38,6 +39,7 @@ mod threads;
 pub mod tree;
 mod verify;
 
+pub use backup::{RestoreError, Restored, restore};
 pub use entry::sample_cycle;
 pub use meters::{Meters, Reading};
 pub use open::{Durability, LocalOptions, OpenError, Parts, ShardParts, assemble, open};

@@ -188,7 +188,7 @@ fn claim(files: &DiskFiles, path: &Path, shards: u32) -> Result<Manifest, OpenEr
 }
 
 /// Whether nothing but the lock and an unfinished manifest is there.
-fn is_unused(path: &Path) -> io::Result<bool> {
+pub fn is_unused(path: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(path)? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
@@ -210,7 +210,7 @@ pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, 
     for (index, part) in (0..).zip(shards) {
         handles.push(start(&options, &manifest, index, part, (&readers, &searchers))?);
     }
-    Ok(Arc::new(LocalStore::new(handles, [readers, searchers], lock)))
+    Ok(Arc::new(LocalStore::new(handles, [readers, searchers], manifest, lock)))
 }
 
 fn start(

@@ -1,16 +1,18 @@
 //! The embedded store as a [`Store`]: every verb goes to the shards it concerns.
 
+use super::backup;
 use super::handle::ShardHandle;
 use super::inbox::Lane;
 use super::listing;
 use super::lookups::{act_on_named, cleanup_on, create_on, import_on};
+use super::manifest::Manifest;
 use super::readers::Readers;
 use super::records::{Sketch, idem_key};
 use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
 use super::shard::{KeyedTask, Reply, Turn};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
     ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
@@ -33,6 +35,7 @@ pub struct LocalStore {
     readers: [Arc<Readers>; 2],
     tokens: AtomicU64,
     is_closed: AtomicBool,
+    manifest: Manifest,
     lock: Mutex<Option<File>>,
 }
 
@@ -40,6 +43,7 @@ impl LocalStore {
     pub(super) fn new(
         shards: Vec<ShardHandle>,
         readers: [Arc<Readers>; 2],
+        manifest: Manifest,
         lock: Option<File>,
     ) -> LocalStore {
         LocalStore {
@@ -47,6 +51,7 @@ impl LocalStore {
             readers,
             tokens: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
+            manifest,
             lock: Mutex::new(lock),
         }
     }
@@ -320,6 +325,23 @@ impl Store for LocalStore {
 
     fn remove_operation(&self, id: u128) -> Answer<()> {
         self.on(0, move |turn, reply| turn.remove_operation(id, reply))
+    }
+
+    fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
+        let (shards, manifest) = (self.shards.clone(), self.manifest);
+        Box::pin(async move {
+            let mut views = Vec::new();
+            for shard in shards.iter() {
+                let _ = shard.trough.flush().await;
+                let view = shard.search(|links| {
+                    let view = links.library.tree.instant();
+                    view.map_err(|error| Failure::unavailable(error.to_string()))
+                });
+                views.push(view.await?);
+            }
+            let pieces: Pieces = Box::new(backup::Pieces::new(manifest, views));
+            Ok(Ok(pieces))
+        })
     }
 
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {

@@ -83,6 +83,11 @@ impl Tree for LossyTree {
         self.0.rows.view()
     }
 
+    fn instant(&self) -> Result<Box<dyn View>, TreeError> {
+        let _still = lock(&self.0.step);
+        self.0.rows.view()
+    }
+
     fn applied(&self) -> u64 {
         self.0.rows.applied()
     }

@@ -205,6 +205,17 @@ impl View for FjallView {
         merge(rows.collect(), is_downward, see)
     }
 
+    fn scan(&self, space: Space, from: &[u8], visit: Visit) -> Result<(), TreeError> {
+        let Some(space) = self.db.space(space) else { return Ok(()) };
+        for row in self.rows.range(&space, from..) {
+            let (key, value) = row.into_inner().map_err(explain)?;
+            if !visit(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn buckets(&self) -> Vec<i64> {
         self.db.buckets().into_iter().collect()
     }
@@ -220,6 +231,11 @@ impl Tree for FjallTree {
         let db = self.db()?;
         let rows = db.snapshot();
         Ok(Box::new(FjallView { db, rows }))
+    }
+
+    fn instant(&self) -> Result<Box<dyn View>, TreeError> {
+        let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.view()
     }
 
     fn applied(&self) -> u64 {

@@ -77,6 +77,17 @@ impl View for MemoryView {
         merge(rows.collect(), is_downward, see)
     }
 
+    fn scan(&self, space: Space, from: &[u8], visit: Visit) -> Result<(), TreeError> {
+        let rows =
+            self.0.get(&space).into_iter().flat_map(|rows| range(rows, from, None).into_iter().flatten());
+        for (key, value) in rows {
+            if !visit(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn buckets(&self) -> Vec<i64> {
         let ends: BTreeSet<i64> = self.0.keys().filter_map(|space| space.bucket()).collect();
         ends.into_iter().collect()
@@ -90,6 +101,10 @@ fn numbered<'a>((key, row): (&Vec<u8>, &'a Vec<u8>)) -> Result<(u64, &'a Vec<u8>
 impl Tree for MemoryTree {
     fn view(&self) -> Result<Box<dyn View>, TreeError> {
         Ok(Box::new(MemoryView(self.read().spaces.clone())))
+    }
+
+    fn instant(&self) -> Result<Box<dyn View>, TreeError> {
+        self.view()
     }
 
     fn applied(&self) -> u64 {

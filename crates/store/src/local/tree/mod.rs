@@ -47,7 +47,7 @@ impl Space {
         }
     }
 
-    fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Space::Meta => "meta".into(),
             Space::Task => "task".into(),
@@ -62,7 +62,7 @@ impl Space {
     }
 
     /// The reverse of `name`; `None` for a name of something else.
-    fn parse(name: &str) -> Option<Space> {
+    pub fn parse(name: &str) -> Option<Space> {
         let Some((kind, end)) = name.split_once('.') else {
             return Space::LIVE.into_iter().find(|space| space.name() == name);
         };
@@ -127,12 +127,18 @@ pub trait View: Send {
     /// or downwards; of equal numbers in the order of `spaces`.
     fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError>;
 
+    /// Visits the keys from `from` on, ascending, until `visit` returns false.
+    fn scan(&self, space: Space, from: &[u8], visit: Visit) -> Result<(), TreeError>;
+
     /// The buckets that hold history, ascending.
     fn buckets(&self) -> Vec<i64>;
 }
 
 pub trait Tree: Send + Sync {
     fn view(&self) -> Result<Box<dyn View>, TreeError>;
+
+    /// A view between two batches, never inside one.
+    fn instant(&self) -> Result<Box<dyn View>, TreeError>;
 
     /// Journal position whose effects are all in the tree and durable (0 for a new one).
     fn applied(&self) -> u64;

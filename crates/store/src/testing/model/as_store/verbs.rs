@@ -3,7 +3,7 @@
 use super::ModelStore;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Position,
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
     ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription, ttl};
@@ -140,6 +140,10 @@ impl Store for ModelStore {
 
     fn remove_operation(&self, id: u128) -> Answer<()> {
         self.now(|inner| inner.operations.retain(|operation| operation.id != id))
+    }
+
+    fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
+        self.now(|_| Err(Refusal::BackupElsewhere))
     }
 
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
