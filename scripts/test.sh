@@ -17,6 +17,12 @@ need cargo cargo
 need cc gcc
 need curl curl
 need python3 python3
+need redis-cli redis-tools
+if ! command -v redis-server >/dev/null; then
+  need redis-server redis-server
+  # The package starts a service; the tests start servers of their own.
+  service redis-server stop >/dev/null 2>&1 || true
+fi
 need promtool prometheus
 python3 -c 'import ensurepip' 2>/dev/null || need ensurepip python3-venv
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt

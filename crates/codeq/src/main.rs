@@ -12,6 +12,7 @@ mod health;
 mod init;
 mod install;
 mod issuer;
+mod migrate_shards;
 mod operation;
 mod queue;
 mod serve;
@@ -66,6 +67,8 @@ enum Command {
     Bench(bench::Bench),
     Backup(backup::Backup),
     Restore(backup::Restore),
+    /// Move the tasks of a command from one Kvrocks shard to another.
+    MigrateShards(migrate_shards::MigrateShards),
     Verify(verify::Verify),
 }
 
@@ -107,6 +110,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Bench(bench) => bench.run(),
         Command::Backup(backup) => backup.run(&connection),
         Command::Restore(restore) => restore.run(),
+        Command::MigrateShards(migrate) => migrate.run(),
         Command::Verify(verify) => verify.run(),
     }
 }

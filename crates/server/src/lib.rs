@@ -40,7 +40,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use webhook::{Signals, Webhooks};
 
-pub use stores::{Watchers, open_store};
+pub use stores::{Watchers, kvrocks_options, open_store};
 
 /// How long requests in flight may take once the server shuts down.
 const DRAIN: Duration = Duration::from_secs(10);

@@ -1,8 +1,9 @@
 //! Opening the store that the configuration names.
 
-use crate::config::{Config, Persistence};
+use crate::config::{Config, Kvrocks, Persistence};
 use crate::stamp::Stamp;
 use codeq_queue::{Observer, Store};
+use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::local::{self, Durability, LocalOptions, Meters};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Clock, Rules, SystemClock};
@@ -20,8 +21,13 @@ pub struct Watchers {
 pub async fn open_store(config: &Config, watchers: Watchers) -> Result<Arc<dyn Store>, String> {
     let persistence = config.persistence.clone();
     let rules = rules(config);
-    let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, watchers));
-    let store = opening.await.map_err(|error| error.to_string())??;
+    let store = match persistence {
+        Persistence::Kvrocks(_) => open_kvrocks(config, watchers.observer).await?,
+        persistence => {
+            let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, watchers));
+            opening.await.map_err(|error| error.to_string())??
+        }
+    };
     let queues = store.queues(None).await.map_err(|failure| failure.to_string())?;
     let tasks: u64 = queues.iter().map(|queue| queue.ready_total() + queue.delayed + queue.in_progress).sum();
     let (shards, durability) = match &config.persistence {
@@ -75,6 +81,55 @@ fn open_blocking(
             };
             Ok(local::open(options).map_err(|error| error.to_string())?)
         }
-        Persistence::Kvrocks(_) => Err("kvrocks: this build has no Kvrocks store".into()),
+        Persistence::Kvrocks(_) => Err("kvrocks: opened elsewhere".into()),
+    }
+}
+
+async fn open_kvrocks(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
+    let options = kvrocks_options(config).ok_or("kvrocks: not configured")?;
+    let options = KvrocksOptions { observer: Some(observer), ..options };
+    Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
+}
+
+/// How the Kvrocks store is opened; `None` if the configuration names another one.
+pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
+    let Persistence::Kvrocks(kvrocks) = &config.persistence else { return None };
+    Some(KvrocksOptions {
+        backend: Backend {
+            address: kvrocks.addr.clone(),
+            password: kvrocks.password.expose().into(),
+            db: kvrocks.db,
+            tls: kvrocks.tls,
+        },
+        cluster: kvrocks.cluster,
+        timeout: kvrocks.timeout,
+        wait_replicas: kvrocks.wait_replicas,
+        untenanted_tenant: Some(kvrocks.untenanted_tenant.clone()).filter(|tenant| !tenant.is_empty()),
+        inspect_limit: kvrocks.requeue_inspect_limit,
+        timing: Timing::Running { sweep_interval: kvrocks.sweep_interval },
+        sharding: sharding(kvrocks),
+        rules: rules(config),
+        max_attempts_default: config.tasks.max_attempts,
+        clock: Arc::new(SystemClock),
+        observer: None,
+    })
+}
+
+fn sharding(kvrocks: &Kvrocks) -> Sharding {
+    let Some(sharding) = &kvrocks.sharding else { return Sharding::default() };
+    let backends = sharding.backends.iter().map(|(name, backend)| {
+        let backend = Backend {
+            address: backend.address.clone(),
+            password: backend.password.expose().into(),
+            db: backend.db,
+            tls: kvrocks.tls,
+        };
+        (name.clone(), backend)
+    });
+    Sharding {
+        default_shard: sharding.default_shard.clone(),
+        command_mappings: sharding.command_mappings.clone(),
+        tenant_overrides: sharding.tenant_overrides.clone(),
+        backends: backends.collect(),
     }
 }

@@ -1,10 +1,11 @@
 //! Where codeQ keeps its tasks.
 //!
 //! [`local`] is the embedded store: one directory, one process, a journal that is the truth and a tree
-//! behind it. `memory` is the same owner without a journal. Both keep the promises of
-//! [`codeq_queue::Store`], and `testing` holds the exam that proves it for any store.
+//! behind it. `memory` is the same owner without a journal. [`kvrocks`] keeps everything in a server that any
+//! number of processes share. All keep the promises of [`codeq_queue::Store`], and `testing` holds the exam that proves it for any store.
 
 pub mod clock;
+pub mod kvrocks;
 pub mod local;
 pub mod memory;
 pub mod rules;

@@ -1,11 +1,13 @@
 //! What a watching process is told, and in which order.
 
+use crate::kvrocks::ground;
 use codeq_queue::create::CreateRequest;
 use codeq_queue::event::{Event, What};
 use codeq_queue::store::{Abandon, Claim, Nack, Report, Submit, TaskRef, Wait};
 use codeq_queue::{
     AttemptOutcome, Commands, Observer, Outcome, Owner, QueueKey, State, Store, Task, TaskId, Time,
 };
+use codeq_store::kvrocks::{KvrocksOptions, Timing};
 use codeq_store::local::{self, LocalOptions};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{ManualClock, Rules};
@@ -151,14 +153,24 @@ fn on_disk(path: &std::path::Path) -> Watched {
     })
 }
 
+fn on_a_server() -> Watched {
+    watch(|clock, observer| {
+        let backend = ground::keyspace();
+        let timing = Timing::Stepped;
+        ground::open(KvrocksOptions { clock, observer: Some(observer), timing, ..ground::options(backend) })
+    })
+}
+
 #[tokio::test]
 async fn every_transition_is_told_once_and_in_order() {
+    tells_a_whole_life(on_a_server()).await;
     tells_a_whole_life(in_memory()).await;
     tells_a_whole_life(on_disk(tempfile::tempdir().unwrap().path())).await;
 }
 
 #[tokio::test]
 async fn what_timers_and_operators_do_is_told_too() {
+    tells_of_expiry_death_and_return(on_a_server()).await;
     tells_of_expiry_death_and_return(in_memory()).await;
     tells_of_expiry_death_and_return(on_disk(tempfile::tempdir().unwrap().path())).await;
 }

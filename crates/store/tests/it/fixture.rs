@@ -163,7 +163,8 @@ impl Part<'_> {
         let all = self.store.subscriptions().await.unwrap();
         assert_eq!(all.len(), 2);
         let subscription = all.iter().find(|found| *found.callback_url == *url).expect("a subscription");
-        assert_eq!(subscription.event_types, ["render".into(), "*".into()]);
+        let events: Vec<&str> = subscription.event_types.iter().map(|event| &**event).collect();
+        assert_eq!(events, ["render", "*"]);
         assert_eq!(
             (subscription.mode, subscription.group.as_deref()),
             (DeliveryMode::Group, Some("group-ž"))

@@ -9,5 +9,6 @@ mod events;
 mod exam;
 mod fixture;
 mod forgetful;
+mod kvrocks;
 mod model;
 mod verify;

@@ -1,0 +1,117 @@
+//! `codeq migrate-shards`: moves the tasks of a command to another Kvrocks shard.
+
+use anyhow::{Context, anyhow, bail};
+use codeq_server::config::{Config, Mode};
+use codeq_store::kvrocks::{self, KvrocksOptions, KvrocksStore, Places, Relocation, Timing};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Ready, delayed and dead-lettered tasks move with their records, results, retention and keys.
+///
+/// Stop the workers first: nothing is moved while a task is in progress. An interrupted run is repeated.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  codeq migrate-shards --config c.yaml --command render --from-shard main --to-shard video"
+)]
+pub struct MigrateShards {
+    /// YAML file with settings.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The command to move.
+    #[arg(long)]
+    command: Option<String>,
+    #[arg(long, value_name = "SHARD")]
+    from_shard: Option<String>,
+    #[arg(long, value_name = "SHARD")]
+    to_shard: Option<String>,
+    /// Only this tenant.
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Tasks copied before they are deleted at the source.
+    #[arg(long, default_value_t = 1000)]
+    batch_size: usize,
+    /// Count, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Look afterwards what is left.
+    #[arg(long)]
+    verify: bool,
+}
+
+impl MigrateShards {
+    pub fn run(self) -> anyhow::Result<()> {
+        let required = |value: &Option<String>, flag: &str| {
+            value.clone().filter(|value| !value.is_empty()).ok_or_else(|| anyhow!("--{flag} is required"))
+        };
+        if self.config.is_none() {
+            bail!("--config is required");
+        }
+        let relocation = Relocation {
+            command: required(&self.command, "command")?,
+            from: required(&self.from_shard, "from-shard")?,
+            to: required(&self.to_shard, "to-shard")?,
+            tenant: self.tenant.clone(),
+            batch: self.batch_size.clamp(1, 10_000),
+        };
+        let config = super::serve::load(Mode::Serve, self.config.clone(), Vec::new())?.config;
+        let options = options(&config, &relocation)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.context("cannot start the runtime")?.block_on(self.migrate(options, &relocation))
+    }
+
+    async fn migrate(&self, options: KvrocksOptions, relocation: &Relocation) -> anyhow::Result<()> {
+        let store = open(options).await?;
+        if self.dry_run {
+            eprintln!("[DRY-RUN] No changes will be made");
+            tell("Would migrate", &store.places(relocation, &relocation.from).await?);
+            return Ok(());
+        }
+        tell("Migrated", &store.relocate(relocation).await?);
+        match self.verify {
+            true => verify(&store, relocation).await,
+            false => Ok(()),
+        }
+    }
+}
+
+fn options(config: &Config, relocation: &Relocation) -> anyhow::Result<KvrocksOptions> {
+    let options = codeq_server::kvrocks_options(config).context("persistenceProvider is not kvrocks")?;
+    for (end, shard) in [("source", &relocation.from), ("destination", &relocation.to)] {
+        if !options.sharding.backends.contains_key(shard) {
+            bail!("{end} shard \"{shard}\" not found in config backends");
+        }
+    }
+    // Nothing else is done meanwhile.
+    Ok(KvrocksOptions { timing: Timing::Running { sweep_interval: Duration::from_secs(86_400) }, ..options })
+}
+
+/// Opening looks at every shard.
+async fn open(options: KvrocksOptions) -> anyhow::Result<Arc<KvrocksStore>> {
+    kvrocks::open(options).await.map_err(|reason| {
+        eprintln!("{reason}");
+        anyhow!("one or more shards are unhealthy; aborting migration")
+    })
+}
+
+fn tell(did: &str, places: &Places) {
+    eprintln!("Pending: {did} {} tasks", places.pending);
+    eprintln!("Delayed: {did} {} tasks", places.delayed);
+    eprintln!("In-Progress: {did} {} tasks", places.in_progress);
+    eprintln!("DLQ: {did} {} tasks", places.dead);
+    eprintln!("Total: {did} {} tasks", places.total());
+}
+
+async fn verify(store: &KvrocksStore, relocation: &Relocation) -> anyhow::Result<()> {
+    let left = store.places(relocation, &relocation.from).await?;
+    let there = store.places(relocation, &relocation.to).await?;
+    eprintln!("Source remaining: {}", left.total());
+    eprintln!(
+        "Dest counts: pending {}, delayed {}, in-progress {}, dlq {}",
+        there.pending, there.delayed, there.in_progress, there.dead
+    );
+    match left.total() {
+        0 => Ok(()),
+        left => bail!("{left} tasks are left at the source"),
+    }
+}

@@ -1,0 +1,226 @@
+//! What operators do: cancel, requeue, remove, cleanup, pause.
+
+use super::batch::Item;
+use super::connection::{Command, Reply};
+use super::create::seconds;
+use super::events::Told;
+use super::keys::queue_text;
+use super::known::Known;
+use super::record;
+use super::reply::{Answered, strings};
+use super::script::{Call, Script};
+use super::store::Keeper;
+use codeq_queue::event::What;
+use codeq_queue::store::{Items, TaskRef};
+use codeq_queue::task::CANCELLED;
+use codeq_queue::{
+    AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State,
+    Status, Task, TaskId, Time,
+};
+use std::sync::Arc;
+
+/// Ids that a cleanup looks at together.
+const CLEANED_TOGETHER: usize = 500;
+
+impl Keeper {
+    pub async fn cancel(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Items<Task>, Failure> {
+        let now = self.enter().await?;
+        let known = self.known(&ids(&tasks)).await?;
+        let callbacks = self.rules.callbacks;
+        let answers = tasks.into_iter().zip(known).map(|(task, known)| {
+            let call = known.as_deref().map(|known| {
+                let mut call = self.named(Script::Cancel, &task, known);
+                call.keys.push(self.shards[known.shard].keys.lease(task.id));
+                let call = call.number(now.millis()).arg(now.to_utc());
+                self.with_end(call, task.id, known, cancelled_record(now), false)
+            });
+            self.report(known, call, move |mut answer| {
+                let (text, told) = (answer.text(), Told::parse(&answer.text()));
+                let event = told.map(|told| {
+                    let outcome = told.owner.as_ref().map(|_| AttemptOutcome::Cancelled);
+                    told.ended(now, State::Cancelled, outcome, Some(CANCELLED.into()), callbacks)
+                });
+                (record::parse(&text).ok_or(Refusal::NotFound), event.into_iter().collect())
+            })
+        });
+        self.run_batch(answers).await
+    }
+
+    pub async fn requeue(
+        self: Arc<Self>,
+        tasks: Vec<TaskRef>,
+        max_attempts: Option<u32>,
+    ) -> Result<Items<Task>, Failure> {
+        let now = self.enter().await?;
+        let known = self.known(&ids(&tasks)).await?;
+        let answers = tasks.into_iter().zip(known).map(|(task, known)| {
+            let call = known.as_deref().map(|known| {
+                let name = self.shards[known.shard].keys.queue_name(&known.queue);
+                self.named(Script::Requeue, &task, known)
+                    .number(now.millis())
+                    .arg(now.to_utc())
+                    .arg(max_attempts.map(|max| max.to_string()).unwrap_or_default())
+                    .number(self.now.numbers(1))
+                    .arg(name)
+            });
+            self.report(known, call, move |mut answer| {
+                let task = record::parse(&answer.text()).ok_or(Refusal::NotFound);
+                let has_filled = answer.int() == 0;
+                let event =
+                    task.as_ref().ok().map(|task| Told::of(task).event(now, What::Reopened, has_filled));
+                (task, event.into_iter().collect())
+            })
+        });
+        self.run_batch(answers).await
+    }
+
+    pub async fn remove(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Items<()>, Failure> {
+        let now = self.enter().await?;
+        let known = self.known(&ids(&tasks)).await?;
+        let answers = tasks.into_iter().zip(known).map(|(task, known)| {
+            let tenant = record::tenant_text(&task.tenant);
+            let call =
+                known.as_deref().map(|known| self.remove_call(task.id, known, "dead", &tenant, now, now));
+            self.report(known, call, move |_| (Ok(()), Vec::new()))
+        });
+        self.run_batch(answers).await
+    }
+
+    pub fn remove_call(
+        &self,
+        id: TaskId,
+        known: &Known,
+        mode: &str,
+        tenant: &str,
+        now: Time,
+        before: Time,
+    ) -> Call {
+        let keys = &self.shards[known.shard].keys;
+        let mut names = keys.with_queue(&known.queue);
+        names.push(keys.lease(id));
+        names.extend(known.idempotency_key.as_deref().map(|key| keys.idempotency(&known.queue, key)));
+        Call::new(Script::Remove, names)
+            .arg(id.to_string())
+            .arg(mode)
+            .arg(tenant)
+            .number(now.millis())
+            .number(before.millis())
+            .number(self.rules.retention.as_secs())
+            .arg(self.rules.dead_retention.map(|keep| keep.as_secs().to_string()).unwrap_or_default())
+    }
+
+    pub async fn cleanup(
+        self: Arc<Self>,
+        tenant: Arc<str>,
+        before: Time,
+        limit: usize,
+    ) -> Result<u64, Failure> {
+        let now = self.enter().await?;
+        let mut removed = 0;
+        for shard in 0..self.shards.len() {
+            removed += self.cleanup_on(shard, &tenant, before, limit - removed, now).await?;
+        }
+        Ok(u64::try_from(removed).unwrap_or(u64::MAX))
+    }
+
+    async fn cleanup_on(
+        &self,
+        shard: usize,
+        tenant: &str,
+        before: Time,
+        limit: usize,
+        now: Time,
+    ) -> Result<usize, Failure> {
+        let (at, tenant) = (&self.shards[shard], record::tenant_text(tenant));
+        let (mut removed, mut kept) = (0, 0);
+        while removed < limit {
+            let together = CLEANED_TOGETHER.min(limit - removed);
+            let due = Command::new("ZRANGEBYSCORE").arg(at.keys.of("tasks:ttl")).args([
+                "-inf",
+                &seconds(before),
+                "LIMIT",
+                &kept.to_string(),
+                &together.to_string(),
+            ]);
+            let ids = strings(at.read_one(due).await?);
+            let known = self.known_on(shard, &ids).await?;
+            let removals = ids
+                .iter()
+                .zip(&known)
+                .map(|(id, known)| self.clean(TaskId::parse(id), known.as_ref(), &tenant, before, now));
+            let done = self.run_batch(removals).await?;
+            removed += done.iter().filter(|done| **done).count();
+            kept += done.iter().filter(|done| !**done).count();
+            if ids.len() < together {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn clean(
+        &self,
+        id: Option<TaskId>,
+        known: Option<&Known>,
+        tenant: &str,
+        before: Time,
+        now: Time,
+    ) -> Item<bool> {
+        let (Some(id), Some(known)) = (id, known) else { return Item::Answered(false) };
+        let call = self.remove_call(id, known, "done", tenant, now, before);
+        Item::ask(known.shard, call, |reply| Ok((Answered::of(reply)?.word == "OK", Vec::new())))
+    }
+
+    pub async fn pause(self: Arc<Self>, queue: QueueKey, is_paused: bool) -> Result<QueueStats, Failure> {
+        let now = self.enter().await?;
+        let current = self.current_shard(&queue);
+        // Shards of one server may share the flag; whoever changes it first tells of it.
+        let is_other = |shard: &usize| {
+            let (other, own) = (&self.shards[*shard], &self.shards[current]);
+            !Arc::ptr_eq(&other.reads, &own.reads) || other.keys.of("") != own.keys.of("")
+        };
+        let others = (0..self.shards.len()).filter(is_other);
+        for shard in others.chain([current]) {
+            let at = &self.shards[shard];
+            let call = Call::new(Script::Pause, vec![at.keys.of("paused")])
+                .arg(queue_text(&queue))
+                .arg(if is_paused { "1" } else { "" });
+            let event = (shard == current).then(|| self.paused_event(&queue, is_paused, now));
+            let settle = move |replies: Vec<Reply>| {
+                let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+                let has_changed = answer.int() > 0;
+                Ok(((), event.filter(|_| has_changed).into_iter().collect()))
+            };
+            at.writer.run(vec![call], settle).await?;
+        }
+        self.stats(&queue).await
+    }
+
+    fn paused_event(&self, queue: &QueueKey, is_paused: bool, at: Time) -> Event {
+        let what = if is_paused { What::Paused } else { What::Resumed };
+        let command = self.notes.spelling(queue).unwrap_or_else(|| queue.command.clone());
+        Event { at, queue: queue.clone(), command, task: None, what, has_filled: false }
+    }
+
+    /// The call of a script that begins with an id and its tenant.
+    fn named(&self, script: Script, task: &TaskRef, known: &Known) -> Call {
+        Call::new(script, self.shards[known.shard].keys.with_queue(&known.queue))
+            .arg(task.id.to_string())
+            .arg(record::tenant_text(&task.tenant))
+    }
+}
+
+fn ids(tasks: &[TaskRef]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id).collect()
+}
+
+fn cancelled_record(now: Time) -> ResultRecord {
+    ResultRecord {
+        status: Status::Failed,
+        result: None,
+        error: Some(CANCELLED.into()),
+        failure_reason: Some(FailureReason::Cancelled),
+        artifacts: Vec::new(),
+        completed_at: now,
+    }
+}

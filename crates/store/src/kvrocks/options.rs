@@ -1,0 +1,89 @@
+//! What a Kvrocks store is opened with.
+
+use crate::clock::Clock;
+use crate::{Rules, SystemClock};
+use codeq_queue::Observer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who tells when a lease has ended and when due tasks act.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timing {
+    /// The lease key's life in the store decides; due tasks act at a claim on their queue or in a sweep, so
+    /// often.
+    Running { sweep_interval: Duration },
+    /// For a clock that is moved by hand, which the store's own clock cannot follow: the deadline in the record
+    /// decides, and everything due acts before every call.
+    Stepped,
+}
+
+/// One server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Backend {
+    /// `host:port`; in cluster mode any number of them, separated by commas.
+    pub address: String,
+    pub password: String,
+    pub db: u32,
+    pub tls: bool,
+}
+
+/// Which shard a queue lives on. A shard without a backend of its own is a segment in the keys of the main one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sharding {
+    pub default_shard: String,
+    /// By command, lower case.
+    pub command_mappings: BTreeMap<String, String>,
+    pub tenant_overrides: BTreeMap<String, String>,
+    pub backends: BTreeMap<String, Backend>,
+}
+
+impl Default for Sharding {
+    fn default() -> Sharding {
+        Sharding {
+            default_shard: "default".into(),
+            command_mappings: BTreeMap::new(),
+            tenant_overrides: BTreeMap::new(),
+            backends: BTreeMap::new(),
+        }
+    }
+}
+
+pub struct KvrocksOptions {
+    pub backend: Backend,
+    pub cluster: bool,
+    /// To connect, and for each call.
+    pub timeout: Duration,
+    /// Answer a write only when so many replicas have it.
+    pub wait_replicas: u32,
+    /// Who adopts what the original server kept without a tenant.
+    pub untenanted_tenant: Option<String>,
+    /// Due tasks moved and stale ids dropped per claim.
+    pub inspect_limit: u32,
+    pub timing: Timing,
+    pub sharding: Sharding,
+    pub rules: Rules,
+    /// For records of the original server that name none.
+    pub max_attempts_default: u32,
+    pub clock: Arc<dyn Clock>,
+    pub observer: Option<Observer>,
+}
+
+impl KvrocksOptions {
+    pub fn new(address: &str) -> KvrocksOptions {
+        KvrocksOptions {
+            backend: Backend { address: address.into(), ..Backend::default() },
+            cluster: false,
+            timeout: Duration::from_secs(5),
+            wait_replicas: 0,
+            untenanted_tenant: None,
+            inspect_limit: 200,
+            timing: Timing::Running { sweep_interval: Duration::from_secs(2) },
+            sharding: Sharding::default(),
+            rules: Rules::default(),
+            max_attempts_default: 5,
+            clock: Arc::new(SystemClock),
+            observer: None,
+        }
+    }
+}

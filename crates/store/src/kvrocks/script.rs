@@ -1,0 +1,110 @@
+//! The scripts, one per operation, and their names in the server.
+
+use super::connection::{Command, Connection, Reply, Trouble};
+
+macro_rules! scripts {
+    ($($name:ident = [$($file:literal),+];)+) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Script { $($name,)+ }
+
+        impl Script {
+            const ALL: &[(Script, &str)] =
+                &[$((Script::$name, concat!($(include_str!(concat!("scripts/", $file, ".lua")), "\n"),+)),)+];
+        }
+    };
+}
+
+scripts! {
+    Enqueue = ["record", "enqueue"];
+    Import = ["record", "import"];
+    Promote = ["record", "promote"];
+    Repair = ["record", "repair"];
+    Claim = ["record", "claim"];
+    Heartbeat = ["record", "guard", "heartbeat"];
+    Nack = ["record", "guard", "nack"];
+    Abandon = ["record", "guard", "abandon"];
+    Submit = ["record", "guard", "submit"];
+    Cancel = ["record", "cancel"];
+    Requeue = ["record", "requeue"];
+    Remove = ["record", "remove"];
+    Adopt = ["record", "adopt"];
+    QueueDrop = ["record", "queue_drop"];
+    Pause = ["pause"];
+    OutboxTake = ["outbox_take"];
+    OutboxDone = ["outbox_done"];
+    OutboxMove = ["outbox_move"];
+    OutboxForget = ["outbox_forget"];
+    TopicPut = ["topic_put"];
+    SubscriptionPut = ["subscription_put"];
+    SubscriptionRemove = ["subscription_remove"];
+    OperationPut = ["operation_put"];
+    Rewrite = ["rewrite"];
+    Arrive = ["record", "arrive"];
+    Leave = ["record", "leave"];
+}
+
+/// One run of a script.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub script: Script,
+    pub keys: Vec<String>,
+    pub args: Vec<Vec<u8>>,
+}
+
+impl Call {
+    pub fn new(script: Script, keys: Vec<String>) -> Call {
+        Call { script, keys, args: Vec::new() }
+    }
+
+    pub fn arg(mut self, arg: impl Into<Vec<u8>>) -> Call {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub fn number(self, number: impl ToString) -> Call {
+        self.arg(number.to_string())
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.keys.iter().map(String::len).sum::<usize>() + self.args.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+/// The names under which the server knows the scripts.
+#[derive(Clone, Debug)]
+pub struct Names(Vec<Vec<u8>>);
+
+impl Names {
+    /// Loads every script; they stay loaded until the server forgets them.
+    pub async fn load(connection: &Connection) -> Result<Names, Trouble> {
+        let loads: Vec<Command> =
+            Script::ALL.iter().map(|(_, source)| Command::new("SCRIPT").arg("LOAD").arg(*source)).collect();
+        let replies = connection.exchange(&loads).await?;
+        let names = replies.into_iter().map(|reply| match reply {
+            Reply::Text(name) => Ok(name),
+            other => Err(Trouble::Unsent(format!("SCRIPT LOAD: {other:?}"))),
+        });
+        Ok(Names(names.collect::<Result<_, _>>()?))
+    }
+
+    pub fn command(&self, call: &Call) -> Command {
+        let name = self.0[call.script as usize].clone();
+        Command::new("EVALSHA")
+            .arg(name)
+            .arg(call.keys.len().to_string())
+            .args(call.keys.iter().map(String::as_str))
+            .args(call.args.iter().cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_listed_in_the_order_of_their_numbers() {
+        for (at, (script, _)) in Script::ALL.iter().enumerate() {
+            assert_eq!(*script as usize, at);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The store as its users see it: every verb of the trait, handed to the part that knows it.
+
+use super::clock::Now;
+use super::events::Teller;
+use super::known::Memory;
+use super::notes::Notes;
+use super::options::{Sharding, Timing};
+use super::rate::Servers;
+use super::shard::Shard;
+use crate::Rules;
+use codeq_queue::delivery::DeliveryReport;
+use codeq_queue::store::{
+    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
+    ResultLookup, Returned, Submit, TaskRef, Wait,
+};
+use codeq_queue::subscription::{NewSubscription, Subscription};
+use codeq_queue::topic::{Policy, Topic, TopicPut};
+use codeq_queue::{
+    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
+    ResultRecord, Store, Task, Time,
+};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What all parts of the store share.
+pub struct Keeper {
+    pub(super) me: Weak<Keeper>,
+    pub(super) shards: Vec<Shard>,
+    pub(super) default_shard: usize,
+    pub(super) sharding: Sharding,
+    pub(super) has_backends: bool,
+    pub(super) rules: Rules,
+    /// The delays of the policy, as scripts read them.
+    pub(super) backoff_ranges: String,
+    pub(super) inspect_limit: u32,
+    pub(super) timing: Timing,
+    pub(super) now: Now,
+    pub(super) memory: Arc<Memory>,
+    pub(super) notes: Arc<Notes>,
+    pub(super) teller: Arc<Teller>,
+    /// True from the first call of close.
+    pub(super) is_closed: watch::Sender<bool>,
+    /// Up to when everything due has acted, where the clock is moved by hand.
+    pub(super) stepped_to: tokio::sync::Mutex<Time>,
+    pub(super) trouble: Mutex<Option<String>>,
+    pub(super) rate_servers: Servers,
+}
+
+impl Keeper {
+    pub fn me(&self) -> Arc<Keeper> {
+        self.me.upgrade().expect("whoever calls holds the store")
+    }
+
+    /// Every verb begins here: the store must be open. Gives the time.
+    pub async fn enter(&self) -> Result<Time, Failure> {
+        if *self.is_closed.borrow() {
+            return Err(Failure::Closed);
+        }
+        let now = self.now.get();
+        if self.is_stepped() {
+            let mut stepped_to = self.stepped_to.lock().await;
+            if now > *stepped_to {
+                self.sweep(now).await?;
+                self.retain(now).await?;
+                *stepped_to = now;
+            }
+        }
+        Ok(now)
+    }
+
+    pub fn is_stepped(&self) -> bool {
+        self.timing == Timing::Stepped
+    }
+
+    /// Whose clock ends leases, as scripts are told.
+    pub fn lease_clock(&self) -> &'static str {
+        if self.is_stepped() { "caller" } else { "store" }
+    }
+
+    pub async fn closed(&self) {
+        let mut is_closed = self.is_closed.subscribe();
+        let _ = is_closed.wait_for(|is_closed| *is_closed).await;
+    }
+
+    /// The shard of subscriptions, topics, operations and wake-ups.
+    pub fn home(&self) -> &Shard {
+        &self.shards[self.default_shard]
+    }
+
+    pub fn noted_health(&self, failure: Option<Failure>) {
+        let reason = failure.map(|failure| failure.to_string());
+        let mut trouble = self.trouble.lock().expect("no one panics holding the reason");
+        if let Some(reason) = reason.as_ref().filter(|reason| trouble.as_ref() != Some(reason)) {
+            tracing::warn!(err = reason, "sweep failed");
+        }
+        *trouble = reason;
+    }
+
+    fn health(&self) -> Health {
+        if *self.is_closed.borrow() {
+            return Health::Closed;
+        }
+        match &*self.trouble.lock().expect("no one panics holding the reason") {
+            None => Health::Ready,
+            Some(reason) => Health::Unavailable(reason.clone()),
+        }
+    }
+
+    fn close(&self) {
+        self.is_closed.send_replace(true);
+        self.teller.claims.close();
+        self.teller.watchers.tell_all();
+    }
+
+    fn shard_index(&self, name: &str) -> usize {
+        self.shards.iter().position(|shard| *shard.name == *name).unwrap_or(self.default_shard)
+    }
+
+    /// Where new tasks of a queue go.
+    pub fn current_shard(&self, queue: &QueueKey) -> usize {
+        let name = self.sharding.tenant_overrides.get(&*queue.tenant);
+        let name = name.or_else(|| self.sharding.command_mappings.get(&*queue.command));
+        name.map_or(self.default_shard, |name| self.shard_index(name))
+    }
+
+    /// Everywhere tasks of a queue may be: its current shard, the default one, then the others.
+    pub fn queue_shards(&self, queue: &QueueKey) -> Vec<usize> {
+        let mut shards = vec![self.current_shard(queue)];
+        for shard in std::iter::once(self.default_shard).chain(0..self.shards.len()) {
+            if !shards.contains(&shard) {
+                shards.push(shard);
+            }
+        }
+        shards
+    }
+
+    /// Whether all shards keep what has no queue under the same keys of the same server.
+    pub fn is_shared(&self, shard: &Shard) -> bool {
+        !self.has_backends && shard.keys.of("") == "codeq:"
+    }
+}
+
+/// The handle; the store is closed when it is dropped.
+pub struct KvrocksStore {
+    pub(super) keeper: Arc<Keeper>,
+}
+
+impl KvrocksStore {
+    /// Exchanges with the servers that this store has made for its callers and its sweeps.
+    pub fn round_trips(&self) -> u64 {
+        self.keeper.shards.iter().map(Shard::round_trips).sum()
+    }
+
+    fn run<T, F>(&self, verb: impl FnOnce(Arc<Keeper>) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        Box::pin(verb(self.keeper.clone()))
+    }
+}
+
+impl Drop for KvrocksStore {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+impl Store for KvrocksStore {
+    fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
+        self.run(|keeper| keeper.create(tasks))
+    }
+
+    fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>> {
+        self.run(|keeper| keeper.get(tasks))
+    }
+
+    fn result(&self, task: TaskRef, wait: Wait) -> Answer<ResultLookup> {
+        self.run(|keeper| keeper.result(task, wait))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<Vec<Task>> {
+        self.run(|keeper| keeper.claim(claim))
+    }
+
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
+        self.run(|keeper| keeper.heartbeat(beats))
+    }
+
+    fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>> {
+        self.run(|keeper| keeper.nack(nacks))
+    }
+
+    fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
+        self.run(|keeper| keeper.abandon(abandons))
+    }
+
+    fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
+        self.run(|keeper| keeper.submit(submits))
+    }
+
+    fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
+        self.run(|keeper| keeper.attempts(task))
+    }
+
+    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
+        self.run(|keeper| keeper.cancel(tasks))
+    }
+
+    fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
+        self.run(|keeper| keeper.requeue(tasks, max_attempts))
+    }
+
+    fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>> {
+        self.run(|keeper| keeper.remove(tasks))
+    }
+
+    fn cleanup(&self, tenant: Arc<str>, before: Time, limit: usize) -> Answer<u64> {
+        self.run(|keeper| keeper.cleanup(tenant, before, limit))
+    }
+
+    fn pause(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.run(|keeper| keeper.pause(queue, true))
+    }
+
+    fn resume(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.run(|keeper| keeper.pause(queue, false))
+    }
+
+    fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>> {
+        self.run(|keeper| keeper.queues(tenant))
+    }
+
+    fn queue(&self, queue: QueueKey) -> Answer<QueueStats> {
+        self.run(|keeper| keeper.queue(queue))
+    }
+
+    fn list(&self, page: Page) -> Answer<Result<Listed, Refusal>> {
+        self.run(|keeper| keeper.list(page))
+    }
+
+    fn position(&self, task: TaskRef) -> Answer<Option<Position>> {
+        self.run(|keeper| keeper.position(task))
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Answer<Items<bool>> {
+        self.run(|keeper| keeper.import(tasks))
+    }
+
+    fn put_operation(&self, operation: Operation) -> Answer<bool> {
+        self.run(|keeper| keeper.put_operation(operation))
+    }
+
+    fn operations(&self) -> Answer<Vec<Operation>> {
+        self.run(Keeper::operations)
+    }
+
+    fn remove_operation(&self, id: u128) -> Answer<()> {
+        self.run(|keeper| keeper.remove_operation(id))
+    }
+
+    fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
+        Box::pin(std::future::ready(Ok(Err(Refusal::BackupElsewhere))))
+    }
+
+    fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
+        self.run(|keeper| keeper.put_topic(tenant, name, policy))
+    }
+
+    fn topic(&self, tenant: Arc<str>, name: String) -> Answer<Option<Topic>> {
+        self.run(|keeper| keeper.topic(tenant, name))
+    }
+
+    fn delete_topic(&self, tenant: Arc<str>, name: String) -> Answer<bool> {
+        self.run(|keeper| keeper.delete_topic(tenant, name))
+    }
+
+    fn subscribe(&self, subscription: NewSubscription) -> Answer<Result<Subscription, Refusal>> {
+        self.run(|keeper| keeper.subscribe(subscription))
+    }
+
+    fn renew(&self, tenant: Arc<str>, id: u128, ttl_seconds: i64) -> Answer<Result<Subscription, Refusal>> {
+        self.run(|keeper| keeper.renew(tenant, id, ttl_seconds))
+    }
+
+    fn subscriptions(&self) -> Answer<Vec<Subscription>> {
+        self.run(Keeper::subscriptions)
+    }
+
+    fn expire_subscriptions(&self) -> Answer<u64> {
+        self.run(Keeper::expire_subscriptions)
+    }
+
+    fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>> {
+        self.run(|keeper| keeper.take_deliveries(limit, hold))
+    }
+
+    fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>> {
+        self.run(|keeper| keeper.report_delivery(id, report))
+    }
+
+    fn outbox(&self) -> Answer<OutboxCounts> {
+        self.run(Keeper::outbox_counts)
+    }
+
+    fn deliveries(
+        &self,
+        tenant: Option<Arc<str>>,
+        failed: bool,
+        after: u128,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
+        self.run(|keeper| keeper.deliveries(tenant, failed, after, limit))
+    }
+
+    fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>> {
+        self.run(|keeper| keeper.redeliver(tenant, id))
+    }
+
+    fn health(&self) -> Health {
+        self.keeper.health()
+    }
+
+    fn close(self: Arc<Self>) -> Answer<()> {
+        self.keeper.close();
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

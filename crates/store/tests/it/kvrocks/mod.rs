@@ -1,0 +1,39 @@
+//! The Kvrocks store against real servers.
+
+mod cluster;
+mod faults;
+pub mod ground;
+mod instances;
+mod migration;
+mod proxy;
+mod relocation;
+mod round_trips;
+mod server;
+mod verbs;
+
+mod exam_standalone {
+    use super::ground;
+    codeq_store::exam!(ground::standalone());
+}
+
+/// Each candidate is a shard of its own, on whichever of the three servers its slot lives.
+mod exam_in_a_cluster {
+    use super::cluster;
+    codeq_store::exam!(cluster::candidates());
+}
+
+mod model {
+    use super::ground;
+    use codeq_store::testing::model::{rules_for, run, run_from_environment};
+
+    /// Every operation is some round trips to a server that syncs: fewer of them than for the others.
+    #[tokio::test]
+    async fn the_kvrocks_store_does_what_the_model_does() {
+        if std::env::var_os("CODEQ_MODEL_OPS").is_some() {
+            return run_from_environment(ground::standalone()).await;
+        }
+        for seed in 1..=10 {
+            run(ground::standalone()(rules_for(seed)), seed, 400).await;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Moving a command to another server.
+
+use super::ground::{open, options};
+use super::server::Server;
+use super::verbs::{claim, create, done, named, new, report};
+use codeq_queue::store::Nack;
+use codeq_queue::{Body, Delay, QueueKey, Store};
+use codeq_store::kvrocks::{
+    Backend, Immovable, KvrocksOptions, KvrocksStore, Places, Relocation, Sharding, Timing,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn store(one: &Server, two: &Server, mapped: &str) -> Arc<KvrocksStore> {
+    let backend = |server: &Server| Backend { address: server.address(), ..Backend::default() };
+    let sharding = Sharding {
+        default_shard: "one".into(),
+        command_mappings: [("render".to_owned(), mapped.to_owned())].into(),
+        backends: [("one".to_owned(), backend(one)), ("two".to_owned(), backend(two))].into(),
+        ..Sharding::default()
+    };
+    let timing = Timing::Running { sweep_interval: Duration::from_secs(3600) };
+    open(KvrocksOptions { sharding, timing, ..options(backend(one)) })
+}
+
+fn relocation() -> Relocation {
+    Relocation { command: "Render".into(), tenant: None, from: "one".into(), to: "two".into(), batch: 3 }
+}
+
+#[tokio::test]
+async fn a_command_moves_with_everything_and_in_order() {
+    let (one, two) = (Server::start(&[]), Server::start(&[]));
+    let before = store(&one, &two, "one");
+    let dying = codeq_queue::NewTask { max_attempts: 1, ..new("render") };
+    before.create(vec![dying]).await.unwrap();
+    let dead = claim(&*before, "render", 1).await.remove(0);
+    let nack = Nack { report: report(&dead), delay_seconds: 0, reason: None };
+    before.nack(vec![nack]).await.unwrap().remove(0).unwrap();
+    let mut made = Vec::new();
+    for _ in 0..8 {
+        made.push(create(&*before, "render").await.unwrap().task);
+    }
+    let mut keyed = new("render");
+    keyed.body = Arc::new(Body { idempotency_key: Some("k".into()), ..(*keyed.body).clone() });
+    made.push(before.create(vec![keyed.clone()]).await.unwrap().remove(0).unwrap().task);
+    let later = codeq_queue::NewTask { delay: Delay::For(Duration::from_secs(600)), ..new("render") };
+    before.create(vec![later; 2]).await.unwrap();
+    create(&*before, "other").await.unwrap();
+
+    let running = {
+        create(&*before, "render").await.unwrap();
+        claim(&*before, "render", 1).await.remove(0)
+    };
+    let refused = before.relocate(&relocation()).await.expect_err("a task is in progress");
+    assert!(matches!(refused, Immovable::InProgress(1)), "{refused}");
+    before.submit(vec![done(&running)]).await.unwrap().remove(0).unwrap();
+    assert_eq!(running.id, made.remove(0).id);
+    let there = Places { pending: 9, delayed: 2, in_progress: 0, dead: 1 };
+    assert_eq!(before.places(&relocation(), "one").await.unwrap(), there);
+    assert_eq!(before.relocate(&relocation()).await.unwrap(), there);
+    assert_eq!(before.relocate(&relocation()).await.unwrap(), Places::default(), "there is nothing left");
+
+    let after = store(&one, &two, "two");
+    assert_eq!(after.places(&relocation(), "two").await.unwrap(), there);
+    assert_eq!(two.say("HLEN codeq:tasks"), ":12");
+    let replay = after.create(vec![keyed]).await.unwrap().remove(0).unwrap();
+    assert!(replay.is_replay, "the key has moved with its task");
+    let lent: Vec<_> = claim(&*after, "render", 8).await.iter().map(|task| task.id).collect();
+    assert_eq!(lent, made.iter().map(|task| task.id).collect::<Vec<_>>());
+    assert!(after.requeue(vec![named(&dead)], None).await.unwrap()[0].is_ok());
+    assert_eq!(after.queue(QueueKey::new("t", "other")).await.unwrap().ready_total(), 1);
+}
