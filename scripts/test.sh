@@ -46,4 +46,7 @@ cargo run --locked -q -p codeq -- bench store --restart 2000 --json | grep -q '"
 step "generated requests against /openapi.json"
 ./scripts/schemathesis.sh
 
+step "the dashboard in a browser"
+./tests/browser/run.sh
+
 printf '\nall checks passed\n'

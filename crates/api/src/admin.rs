@@ -80,6 +80,19 @@ pub struct RaftStatus {
     pub num_groups: u32,
 }
 
+/// What the store is and how much room it has; without a disk of its own it tells only what it is.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreBody<'a> {
+    pub provider: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_total_bytes: Option<u64>,
+}
+
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct HealthBody<'a> {
     pub status: Cow<'a, str>,

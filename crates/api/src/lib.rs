@@ -8,6 +8,7 @@ pub mod admin;
 pub mod error;
 pub mod events;
 pub mod grpc;
+pub mod history;
 pub mod json;
 pub mod subscription;
 pub mod task;

@@ -1,7 +1,7 @@
 //! `codeq serve` and `codeq dev`: the server, for production and for the first minute.
 
 use anyhow::Context;
-use codeq_server::config::{self, AuthProvider, Config, Loaded, Mode, Persistence, Sources};
+use codeq_server::config::{self, Config, Loaded, Mode, Persistence, Sources};
 use codeq_server::{Ready, telemetry};
 use std::io::Write;
 use std::path::PathBuf;
@@ -118,14 +118,6 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> &'static str 
     }
 }
 
-/// Whether both sides take the tokens that are known before anything is configured.
-fn has_dev_tokens(config: &Config) -> bool {
-    let is_dev = |side: &Option<AuthProvider>| {
-        side.as_ref().is_some_and(|side| side.kind == "static" && side.config["token"] == "dev-token")
-    };
-    is_dev(&config.producer_auth) && is_dev(&config.worker_auth)
-}
-
 /// What a newcomer needs: where it is, the tokens, and lines to paste.
 fn introduce(config: &Config, ready: &Ready) -> std::io::Result<()> {
     let base = format!("http://{}", ready.address);
@@ -143,7 +135,7 @@ fn introduce(config: &Config, ready: &Ready) -> std::io::Result<()> {
         Persistence::Memory => writeln!(out, "{info} data: memory, lost on exit")?,
         Persistence::Kvrocks(kvrocks) => writeln!(out, "{info} data: kvrocks at {}", kvrocks.addr)?,
     }
-    if has_dev_tokens(config) {
+    if config.dev_token().is_some() {
         writeln!(out, "{info} tenant: dev-tenant")?;
         writeln!(out, "{info} producer token (admin): dev-token")?;
         writeln!(out, "{info} worker token: dev-token")?;
@@ -155,5 +147,6 @@ fn introduce(config: &Config, ready: &Ready) -> std::io::Result<()> {
         writeln!(out, "{info} tokens: as configured (producerAuthProvider, workerAuthProvider)")?;
     }
     writeln!(out, "{info} API: {base}/docs")?;
+    writeln!(out, "{info} dashboard: {base}/ui")?;
     out.flush()
 }

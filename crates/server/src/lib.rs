@@ -10,6 +10,7 @@ pub mod broker;
 pub mod config;
 mod events;
 pub mod grpc;
+mod history;
 pub mod http;
 mod metrics;
 pub mod rate;
@@ -27,6 +28,7 @@ use codeq_store::local::Meters;
 use codeq_store::{Clock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
 use events::Feed;
+use history::History;
 use http::Listening;
 use metrics::Metrics;
 use std::net::SocketAddr;
@@ -96,7 +98,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
     let (told, teller) = telemetry::told::pair();
     tokio::spawn(teller.run());
-    let watchers = watchers(metrics.clone(), signals.clone(), feed, told);
+    let watchers = watchers(metrics.clone(), signals.clone(), feed, told, app.history.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(watchers) => store.map_err(ServeError::Init)?,
@@ -106,6 +108,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker.tracing(traces.clone()));
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
+    let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
@@ -131,6 +134,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let operations = tokio::time::timeout(DRAIN, operations);
     let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
+    history.abort();
     drop(scraped);
     let closed = tokio::time::timeout(CLOSE, broker.close()).await;
     traces.flush().await;
@@ -143,7 +147,13 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 }
 
 /// Everyone who watches the store.
-fn watchers(metrics: Arc<Metrics>, signals: Arc<Signals>, feed: Arc<Feed>, told: Told) -> Watchers {
+fn watchers(
+    metrics: Arc<Metrics>,
+    signals: Arc<Signals>,
+    feed: Arc<Feed>,
+    told: Told,
+    history: Arc<History>,
+) -> Watchers {
     let meters = Arc::<Meters>::default();
     metrics.measure(meters.clone());
     let observer = Arc::new(move |events: &[Event]| {
@@ -151,6 +161,7 @@ fn watchers(metrics: Arc<Metrics>, signals: Arc<Signals>, feed: Arc<Feed>, told:
         signals.observe(events);
         feed.observe(events);
         told.observe(events);
+        history.observe(events);
     });
     Watchers { observer, meters }
 }

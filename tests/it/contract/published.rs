@@ -4,8 +4,8 @@ use codeq_server::http::routes::{Endpoint, table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Assets of the page are not part of the API.
-const ASSETS: [&str; 2] = ["/docs/docs.css", "/docs/docs.js"];
+/// Assets of the pages are not part of the API.
+const ASSETS: [&str; 3] = ["/docs/docs.css", "/docs/docs.js", "/ui/{*asset}"];
 
 #[test]
 fn the_description_and_the_route_table_are_the_same_set() {

@@ -7,7 +7,13 @@ use serde_json::{Value, json};
 
 /// The path of a route with something in the place of its parameters.
 fn path(route: &Route) -> String {
-    let names = [("{id}", UNKNOWN_ID), ("{name}", "a"), ("{command}", "c"), ("{topicName}", "t")];
+    let names = [
+        ("{id}", UNKNOWN_ID),
+        ("{name}", "a"),
+        ("{command}", "c"),
+        ("{topicName}", "t"),
+        ("{*asset}", "main.js"),
+    ];
     names.iter().fold(route.path.to_owned(), |path, (name, value)| path.replace(name, value))
 }
 

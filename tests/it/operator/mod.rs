@@ -1,6 +1,7 @@
 //! The operator's routes, against a real process.
 
 mod bulk;
+mod dashboard;
 mod explain;
 mod listing;
 mod repair;

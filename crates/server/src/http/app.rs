@@ -7,12 +7,14 @@ use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::config::{Config, Persistence};
 use crate::events::Feed;
+use crate::history::History;
 use crate::metrics::Metrics;
 use crate::rate::{Buckets, RateScope};
 use crate::stamp::Stamp;
 use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
 use codeq_store::Clock;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +36,12 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     pub feed: Arc<Feed>,
     pub traces: Traces,
+    pub history: Arc<History>,
+    /// The token that `codeq dev` tells everyone; `None` in any other mode.
+    pub dev_token: Option<&'static str>,
+    pub store_provider: &'static str,
+    /// Where tasks are kept, if it is a directory of this machine.
+    pub data_directory: Option<PathBuf>,
     /// When a failure was last logged, in milliseconds.
     complained: AtomicI64,
     /// `/metrics` has a port of its own.
@@ -66,6 +74,13 @@ impl App {
             metrics,
             feed,
             traces: Traces::off(),
+            history: Arc::new(History::new(clock.now())),
+            dev_token: config.dev_token(),
+            store_provider: config.persistence.name(),
+            data_directory: match &config.persistence {
+                Persistence::Embedded(embedded) => Some(embedded.path.clone()),
+                Persistence::Kvrocks(_) | Persistence::Memory => None,
+            },
             complained: AtomicI64::new(0),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),

@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod filter;
 mod health;
+mod history;
 mod listen;
 mod produce;
 mod repair;
@@ -19,8 +20,10 @@ mod reply;
 pub mod routes;
 mod search;
 mod show;
+mod store;
 mod subscribe;
 mod transfer;
+mod ui;
 mod unread;
 mod watched;
 mod webhooks;
@@ -71,7 +74,8 @@ impl Entry {
             router = mount(router, &app, Arc::new(route));
         }
         let router = router.fallback(|request: Request| async move {
-            Error::route_not_found().respond(id_of(&request).text())
+            let to_dashboard = ui::from_root(request.method(), request.uri(), request.headers());
+            to_dashboard.unwrap_or_else(|| Error::route_not_found().respond(id_of(&request).text()))
         });
         Entry { router }
     }

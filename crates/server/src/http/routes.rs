@@ -3,7 +3,8 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, backup, docs, events, health, produce, repair, search, subscribe, transfer, webhooks, work,
+    Limits, admin, backup, docs, events, health, history, produce, repair, search, store, subscribe,
+    transfer, ui, webhooks, work,
 };
 use crate::auth::{Admin, Operator, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
@@ -179,6 +180,8 @@ pub fn table() -> Vec<Route> {
             .limited(BodyLimit::Topic),
         get("/v1/codeq/admin/topics/{topicName}", admin(admin::topic)),
         delete("/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
+        get("/v1/codeq/admin/history", admin(history::history)),
+        get("/v1/codeq/admin/store", admin(store::store)),
         get("/v1/codeq/admin/tasks", admin(search::list)),
         post("/v1/codeq/admin/tasks/cancel", admin(repair::cancel_all)),
         get("/v1/codeq/admin/tasks/{id}/explain", admin(search::explain)),
@@ -208,5 +211,7 @@ pub fn table() -> Vec<Route> {
         get("/docs", open(docs::page)),
         get("/docs/docs.css", open(docs::style)),
         get("/docs/docs.js", open(docs::script)),
+        get("/ui", open(ui::page)),
+        get("/ui/{*asset}", open(ui::asset)),
     ]
 }

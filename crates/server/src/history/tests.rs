@@ -1,0 +1,106 @@
+use super::*;
+use codeq_queue::AttemptOutcome;
+
+const START: i64 = 1_800_000_000_000;
+
+fn at(seconds: i64) -> Time {
+    Time::from_millis(START + seconds * 1000)
+}
+
+fn event(command: &str, when: Time, what: What) -> Event {
+    let queue = QueueKey::new("t", command);
+    Event { at: when, queue, command: command.into(), task: None, what, has_filled: false }
+}
+
+fn ended(created_at: Time) -> What {
+    What::Ended {
+        state: State::Completed,
+        outcome: Some(AttemptOutcome::Completed),
+        attempt: 1,
+        owner: None,
+        error: None,
+        created_at,
+        has_callback: false,
+    }
+}
+
+fn depth(command: &str, ready: u64) -> QueueStats {
+    let mut queue = QueueStats {
+        tenant: "t".into(),
+        command: command.into(),
+        ready: [0; 10],
+        delayed: 0,
+        in_progress: 0,
+        dead: 0,
+        is_paused: false,
+        oldest_ready: None,
+        last_claim: None,
+    };
+    queue.ready[5] = ready;
+    queue
+}
+
+#[test]
+fn counts_and_depths_of_an_hour_are_shown_step_by_step() {
+    let history = History::new(at(0));
+    history.observe(&[event("Render", at(1), What::Created), event("Render", at(2), What::Created)]);
+    history.sample(at(5), &[depth("Render", 2)]);
+    history.observe(&[event("Render", at(6), ended(at(1)))]);
+    history.sample(at(10), &[depth("Render", 1)]);
+    let shown = history.show(Some("t"), Some("render"), 60, 720);
+    assert_eq!((shown.since, shown.step_seconds), (at(0), 5));
+    assert_eq!(shown.until, at(15));
+    let of = |count: fn(&shown::Point) -> u64| shown.total.iter().map(count).collect::<Vec<_>>();
+    assert_eq!(of(|point| point.created), [0, 2, 0]);
+    assert_eq!(of(|point| point.completed), [0, 0, 1]);
+    assert_eq!(of(|point| point.depth[0]), [0, 2, 1]);
+    assert_eq!(&*shown.queues[0].command, "Render");
+    assert_eq!(shown.queues[0].ended, [0, 0, 1]);
+    let took = shown.total[2].took_millis(0.5).expect("one ended");
+    assert!((4096.0..8192.0).contains(&took), "{took}");
+    assert_eq!(shown.total[0].took_millis(0.5), None);
+    assert!(history.show(Some("other"), None, 60, 720).queues.is_empty());
+}
+
+#[test]
+fn a_day_is_shown_minute_by_minute_and_nothing_is_lost() {
+    let history = History::new(at(0));
+    let steps = 3 * 3600 / 5;
+    for step in 1..=steps {
+        history.observe(&[event("c", at(step * 5 - 1), What::Created)]);
+        history.sample(at(step * 5), &[depth("c", 1)]);
+    }
+    let shown = history.show(None, None, 1440, 1440);
+    assert_eq!(shown.step_seconds, 60);
+    let created: u64 = shown.total.iter().map(|point| point.created).sum();
+    assert!((steps - 12..=steps).contains(&i64::try_from(created).expect("few")), "{created}");
+    let coarse = history.show(None, None, 1440, 60);
+    assert_eq!(coarse.step_seconds, 24 * 60);
+    assert!(coarse.total.len() <= 60);
+}
+
+#[test]
+fn missed_steps_stay_empty() {
+    let history = History::new(at(0));
+    history.observe(&[event("c", at(1), What::Created)]);
+    history.sample(at(5), &[depth("c", 1)]);
+    history.sample(at(30), &[depth("c", 1)]);
+    let shown = history.show(None, None, 60, 720);
+    let ready: Vec<u64> = shown.total.iter().map(|point| point.depth[0]).collect();
+    assert_eq!(ready, [0, 1, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn queues_beyond_the_bound_take_the_place_of_quiet_ones_only() {
+    let history = History::new(at(0));
+    let names: Vec<String> = (0..QUEUES + 10).map(|number| format!("c{number}")).collect();
+    let queues: Vec<QueueStats> = names.iter().map(|name| depth(name, 1)).collect();
+    history.sample(at(5), &queues);
+    assert_eq!(history.show(None, None, 60, 10).queues.len(), QUEUES);
+    for step in 0..=i64::try_from(FINE).expect("few") {
+        history.sample(at(10 + step * 5), &[]);
+    }
+    history.sample(at(3700), &[depth("late", 1)]);
+    let shown = history.show(None, Some("late"), 60, 10);
+    assert_eq!((shown.queues.len(), history.show(None, None, 60, 10).queues.len()), (1, QUEUES));
+}

@@ -1,0 +1,48 @@
+//! How much room the store has.
+
+use super::call::Call;
+use super::error::Error;
+use super::reply;
+use crate::auth::Admin;
+use axum::response::Response;
+use codeq_api::admin::StoreBody;
+use std::path::{Path, PathBuf};
+
+/// Files that are looked at; a store of more shows the size of these.
+const FILES: usize = 20_000;
+
+pub async fn store(call: Call, _: Admin) -> Result<Response, Error> {
+    let provider = call.app.store_provider.into();
+    let room = match call.app.data_directory.clone() {
+        // Looking at a disk can take a while, and nobody else should wait for it.
+        Some(path) => tokio::task::spawn_blocking(move || room(&path)).await.ok().flatten(),
+        None => None,
+    };
+    let (data, free, total) =
+        room.map_or((None, None, None), |(data, free, total)| (Some(data), Some(free), Some(total)));
+    Ok(reply::ok(&StoreBody { provider, data_bytes: data, disk_free_bytes: free, disk_total_bytes: total }))
+}
+
+/// Bytes of the data, free bytes of its disk, all bytes of its disk.
+fn room(path: &Path) -> Option<(u64, u64, u64)> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some((size(path), disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize))
+}
+
+fn size(path: &Path) -> u64 {
+    let mut bytes = 0;
+    let mut left = FILES;
+    let mut directories: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten().take(left) {
+            left -= 1;
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => directories.push(entry.path()),
+                Ok(found) => bytes += found.len(),
+                // Gone between listing and looking.
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
+}

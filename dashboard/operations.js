@@ -1,0 +1,162 @@
+// Bulk work: asking how much it is, starting it, and watching it.
+
+import { get, post, remove, query, segment } from "./api.js";
+import { button, field, h, panel, replace, setAttribute, setText } from "./dom.js";
+import { ask, attempt } from "./dialog.js";
+import { ago, count, plural } from "./format.js";
+import { poll } from "./poll.js";
+
+const RUNNING_MS = 700;
+const WORDS = { requeue: "Replay", delete: "Delete", cancel: "Cancel" };
+/** Operations that are shown. */
+const SHOWN = 8;
+
+function rateField() {
+  const input = h("input", {
+    name: "rate",
+    type: "number",
+    min: 0,
+    step: 1,
+    value: 100,
+    inputmode: "numeric",
+  });
+  return field("Tasks per second (0: as fast as possible)", input);
+}
+
+function attemptsField() {
+  const input = h("input", {
+    name: "attempts",
+    type: "number",
+    min: 1,
+    step: 1,
+    placeholder: "as before",
+    inputmode: "numeric",
+  });
+  return field("Attempts each task gets", input);
+}
+
+function told(matched, doing) {
+  const text = matched === 0 ? "No task matches any more." : `${plural(matched, "task")} will be ${doing}.`;
+  return { text, isPossible: matched > 0 };
+}
+
+/** Gives dead letters new attempts, after a dry run. */
+export function replay(command, group, what) {
+  const path = `/admin/dlq/${segment(command)}/requeue`;
+  return ask({
+    title: `Replay ${what}?`,
+    describe: async () =>
+      told((await post(path, { group, dryRun: true })).matched, "put back into their queue"),
+    fields: [rateField(), attemptsField()],
+    confirm: "Replay",
+    act: (form) =>
+      post(path, {
+        group,
+        ratePerSecond: Number(form.get("rate")) || undefined,
+        maxAttempts: Number(form.get("attempts")) || undefined,
+      }),
+  });
+}
+
+export function deleteDead(command, group, what) {
+  const dry = `/admin/dlq/${segment(command)}/requeue`;
+  return ask({
+    title: `Delete ${what}?`,
+    describe: async () =>
+      told((await post(dry, { group, dryRun: true })).matched, "deleted for good, with their payloads"),
+    confirm: "Delete",
+    isDangerous: true,
+    act: () => remove(`/admin/dlq/${segment(command)}${query({ group, confirm: true })}`),
+  });
+}
+
+export function cancelMatching(filter) {
+  return ask({
+    title: "Cancel all matching tasks?",
+    describe: async () =>
+      told(
+        (await post("/admin/tasks/cancel", { filter, dryRun: true })).matched,
+        "cancelled; those that run are taken from their workers",
+      ),
+    fields: [rateField()],
+    confirm: "Cancel tasks",
+    isDangerous: true,
+    act: (form) =>
+      post("/admin/tasks/cancel", { filter, ratePerSecond: Number(form.get("rate")) || undefined }),
+  });
+}
+
+/** A panel of the last operations that keeps itself up to date. */
+export function operations(signal, onDone = () => {}) {
+  const list = h("ul", { class: "operations" });
+  const node = panel("Operations", { class: "operations-panel", hidden: true }, list);
+  const rows = new Map();
+  let running = new Set();
+  const askNow = poll(
+    async () => {
+      const { items } = await get("/admin/operations", { signal });
+      const shown = items.sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1)).slice(0, SHOWN);
+      node.hidden = shown.length === 0;
+      for (const operation of shown) {
+        if (!rows.has(operation.id))
+          rows.set(
+            operation.id,
+            row(operation, () => askNow()),
+          );
+        rows.get(operation.id).update(operation);
+      }
+      const nodes = shown.map(({ id }) => rows.get(id).node);
+      if (nodes.some((one, index) => list.children[index] !== one)) replace(list, nodes);
+      const now = new Set(items.filter(({ state }) => state === "running").map(({ id }) => id));
+      if ([...running].some((id) => !now.has(id))) onDone();
+      running = now;
+      if (now.size > 0) setTimeout(askNow, RUNNING_MS);
+    },
+    5000,
+    signal,
+  );
+  return { node, refresh: askNow };
+}
+
+function row(operation, refresh) {
+  const text = h("span", { class: "operation-text" });
+  const bar = h("progress", {
+    max: 1,
+    "aria-label": `Progress of ${WORDS[operation.kind] ?? operation.kind}`,
+  });
+  const stop = button(
+    "Stop",
+    async () => {
+      await attempt(() => post(`/admin/operations/${segment(operation.id)}/cancel`), "Stopped.");
+      refresh();
+    },
+    { class: "small" },
+  );
+  const node = h(
+    "li",
+    { "data-state": operation.state },
+    h("b", {}, WORDS[operation.kind] ?? operation.kind),
+    bar,
+    text,
+    stop,
+  );
+  const update = (next) => {
+    const isRunning = next.state === "running";
+    setAttribute(node, "data-state", next.state);
+    if (next.matched || !isRunning) {
+      bar.max = next.matched || 1;
+      bar.value = isRunning ? next.processed : next.matched ? next.processed : 1;
+    } else {
+      bar.removeAttribute("value");
+    }
+    const of = next.matched === undefined ? "" : ` of ${count(next.matched)}`;
+    const failed = next.failed ? `, ${count(next.failed)} left alone` : "";
+    const state = isRunning ? "running" : next.state;
+    setText(
+      text,
+      `${count(next.processed)}${of}${failed} · ${state}${next.error ? `: ${next.error}` : ""} · ${ago(next.createdAt)}`,
+    );
+    stop.hidden = !isRunning;
+  };
+  return { node, update };
+}

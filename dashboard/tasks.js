@@ -1,0 +1,120 @@
+// Lists of tasks, page by page.
+
+import { get, query } from "./api.js";
+import { badge, button, h, link, setText } from "./dom.js";
+import { ago, plural, shortId, time } from "./format.js";
+import { table } from "./table.js";
+
+const PAGE = 100;
+
+const PLACES = { PENDING_LIST: "ready", DELAYED_ZSET: "delayed", INPROG_SET: "running", DLQ_SET: "dead" };
+
+/** The state of a task in one word, as explain calls it. */
+export function stateOf(task) {
+  return PLACES[task.lastKnownLocation] ?? (task.status === "COMPLETED" ? "completed" : "failed");
+}
+
+export function stateBadge(state) {
+  return badge(state, `state-${state}`);
+}
+
+export function taskLink(id, length) {
+  return link(`#/tasks/${encodeURIComponent(id)}`, shortId(id, length), { class: "mono", title: id });
+}
+
+/** A cell with an instant and its age, or with the age alone. */
+export function whenCell(name, isShort = false) {
+  return (row) => {
+    const node = h("time", { datetime: row[name], title: row[name] });
+    const update = (next) =>
+      setText(node, isShort ? ago(next[name]) : `${time(next[name])} · ${ago(next[name])}`);
+    return { node, update };
+  };
+}
+
+function columns(hasCommand) {
+  const all = [
+    { label: "Task", isHead: true, make: (task) => taskLink(task.id) },
+    hasCommand && {
+      label: "Queue",
+      make: (task) => link(`#/queues/${encodeURIComponent(task.command)}`, task.command),
+    },
+    { label: "State", make: (task) => stateCell(task) },
+    { label: "Attempts", kind: "num", text: (task) => `${task.attempts ?? 0}/${task.maxAttempts ?? "∞"}` },
+    { label: "Priority", kind: "num", text: (task) => task.priority ?? 0 },
+    { label: "Worker", kind: "mono cut", text: (task) => task.workerId || "–" },
+    { label: "Error", kind: "error cut", text: (task) => task.error || "–" },
+    { label: "Created", kind: "when", make: whenCell("createdAt") },
+    { label: "Changed", kind: "when", make: whenCell("updatedAt") },
+  ];
+  return all.filter(Boolean);
+}
+
+function stateCell(task) {
+  const node = h("span");
+  const update = (next) => node.replaceChildren(stateBadge(stateOf(next)));
+  return { node, update: (next) => (node.textContent !== stateOf(next) ? update(next) : undefined) };
+}
+
+/**
+ * A table over a listing of any length: `show(path, filter)` starts it anew, a button brings the next page.
+ * Resolves once the first page is there.
+ */
+export function taskList({ caption, hasCommand = true, empty, signal }) {
+  const grid = table({ caption, columns: columns(hasCommand), key: (task) => task.id, empty });
+  const more = button("Load more", () => next(), { hidden: true });
+  const status = h("span", { class: "muted", role: "status" }, "Loading…");
+  const node = h("div", { class: "task-list" }, grid.node, h("div", { class: "list-foot" }, status, more));
+  let items = [];
+  let asked = { path: "", filter: {}, cursor: "", number: 0 };
+
+  async function next() {
+    const mine = asked.number;
+    more.disabled = true;
+    try {
+      const page = await pageOf(asked, signal);
+      if (asked.number !== mine) return;
+      items = items.concat(page.items);
+      asked.cursor = page.next ?? "";
+      grid.update(items);
+      setText(status, `${plural(items.length, "task")}${page.next ? " so far" : ""}`);
+      more.hidden = !page.next;
+    } catch (error) {
+      if (!signal.aborted && asked.number === mine) setText(status, error.message);
+      more.hidden = false;
+      if (error.isAway && !signal.aborted) setTimeout(() => asked.number === mine && next(), 2000);
+    }
+    more.disabled = false;
+  }
+
+  async function show(path, filter) {
+    asked = { path, filter, cursor: "", number: asked.number + 1 };
+    items = [];
+    await next();
+  }
+
+  /** The first page again, if no more than that is on display. */
+  async function refresh() {
+    if (items.length > PAGE || !asked.path || more.disabled) return;
+    const mine = asked.number;
+    const page = await pageOf({ ...asked, cursor: "" }, signal);
+    if (asked.number !== mine || items.length > PAGE) return;
+    items = page.items;
+    asked.cursor = page.next ?? "";
+    grid.update(items);
+    setText(status, `${plural(items.length, "task")}${page.next ? " so far" : ""}`);
+    more.hidden = !page.next;
+  }
+
+  return { node, show, refresh };
+}
+
+/** A page may be empty although there are more; those are passed over. */
+async function pageOf({ path, filter, cursor }, signal) {
+  let from = cursor;
+  for (;;) {
+    const page = await get(`${path}${query({ ...filter, limit: PAGE, cursor: from })}`, { signal });
+    if (page.items.length > 0 || !page.next) return page;
+    from = page.next;
+  }
+}

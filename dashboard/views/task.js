@@ -1,0 +1,212 @@
+// One task: why it is where it is, what happened to it, what it carries.
+
+import { get, getText, post, remove, segment, send, session } from "../api.js";
+import { button, h, panel, replace } from "../dom.js";
+import { ask, attempt } from "../dialog.js";
+import { content, parseExactly } from "../content.js";
+import { poll } from "../poll.js";
+import { stateBadge, stateOf } from "../tasks.js";
+import { about, ageAll, redraw, timeline, why } from "./telling.js";
+import { deliveryList } from "./webhooks.js";
+
+async function download(artifact) {
+  const path = new URL(artifact.url, location.href).pathname;
+  const response = await send("GET", path.replace(/^\/v1\/codeq/, ""));
+  const address = URL.createObjectURL(await response.blob());
+  h("a", { href: address, download: artifact.name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+function artifacts(list) {
+  const one = (artifact) =>
+    h(
+      "li",
+      {},
+      button(artifact.name, () => attempt(() => download(artifact)), { class: "small" }),
+    );
+  return panel("Artifacts", {}, h("ul", { class: "artifacts" }, list.map(one)));
+}
+
+async function resultOf(id, signal) {
+  const text = await getText(`/tasks/${segment(id)}/result`, { signal });
+  return parseExactly(text).result;
+}
+
+function outcome(record) {
+  const parts = [];
+  if (record.result !== undefined) parts.push(content("Result", JSON.stringify(record.result)));
+  return parts;
+}
+
+function actions(task, refresh) {
+  if (!session.isAdmin) return [];
+  const path = segment(task.id);
+  const dead = `/admin/dlq/${segment(task.command)}/${path}`;
+  const act = (settings) => async () => {
+    if (await ask(settings)) refresh();
+  };
+  const state = stateOf(task);
+  const list = [];
+  if (["ready", "delayed", "running"].includes(state)) {
+    const text =
+      state === "running"
+        ? "1 task will be cancelled; its worker's result will be refused."
+        : "1 task will be cancelled. It will not run.";
+    list.push(
+      button(
+        "Cancel task",
+        act({
+          title: "Cancel this task?",
+          describe: async () => text,
+          confirm: "Cancel task",
+          isDangerous: true,
+          act: () => post(`/admin/tasks/${path}/cancel`),
+        }),
+        { class: "danger" },
+      ),
+    );
+  }
+  if (state === "dead") {
+    list.push(
+      button(
+        "Replay",
+        act({
+          title: "Replay this task?",
+          describe: async () => "1 task will be put back into its queue.",
+          confirm: "Replay",
+          act: () => post(`${dead}/requeue`, {}),
+        }),
+        { class: "primary" },
+      ),
+    );
+    list.push(
+      button(
+        "Delete",
+        act({
+          title: "Delete this dead letter?",
+          describe: async () => "1 task will be deleted for good, with its payload.",
+          confirm: "Delete",
+          isDangerous: true,
+          act: () => remove(dead),
+        }),
+        { class: "danger" },
+      ),
+    );
+  }
+  return list;
+}
+
+const EVERY_MS = 2000;
+/** The task itself, with a payload of up to a megabyte, is read when something happened, or after so long. */
+const READ_MS = 15_000;
+
+async function readTask(id, signal) {
+  try {
+    return await get(`/tasks/${segment(id)}`, { signal });
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+function unknown(id) {
+  return h(
+    "div",
+    { class: "empty" },
+    h("h1", {}, "There is no such task"),
+    h("p", { class: "mono" }, id),
+    h("p", {}, "It never existed, has expired, was deleted, or belongs to another tenant."),
+  );
+}
+
+function makePlaces(root) {
+  const place = () => h("div");
+  const places = {
+    head: h("div", { class: "page-head" }),
+    reasons: h("div", { "aria-live": "polite" }),
+    details: place(),
+    attempts: place(),
+    payload: place(),
+    result: place(),
+    callbacks: place(),
+  };
+  const columns = h(
+    "div",
+    { class: "columns" },
+    panel("Details", {}, places.details),
+    session.isAdmin ? panel("Attempts", {}, places.attempts) : null,
+  );
+  replace(root, places.head, places.reasons, columns, places.payload, places.result, places.callbacks);
+  return places;
+}
+
+async function draw(places, now, refresh, signal) {
+  const state = stateOf(now);
+  const title = h(
+    "div",
+    {},
+    h("p", { class: "crumb" }, "Task"),
+    h("h1", { class: "mono" }, now.id, " ", stateBadge(state)),
+  );
+  replace(places.head, title, h("div", { class: "actions" }, actions(now, refresh)));
+  const { payload, ...others } = now;
+  if (!places.payload.firstChild)
+    places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
+  if (now.webhook && session.isAdmin && !places.callbacks.firstChild) {
+    places.callbacks.append(panel("Callbacks", {}, deliveryList({ taskId: now.id }, signal)));
+  }
+  redraw(places.details, others, about);
+  if (!now.resultKey) return replace(places.result);
+  const record = await resultOf(now.id, signal);
+  redraw(places.details, { ...others, failureReason: record.failureReason }, about);
+  const parts = outcome(record);
+  return replace(
+    places.result,
+    parts.length ? panel("Result", { class: "bare" }, parts) : null,
+    record.artifacts?.length ? artifacts(record.artifacts) : null,
+  );
+}
+
+export async function task({ root, rest, signal }) {
+  const id = rest[0] ?? "";
+  const first = await readTask(id, signal);
+  if (!first) return replace(root, unknown(id));
+  const places = makePlaces(root);
+  let seen = "";
+  let readAt = 0;
+  let version = "";
+  let refresh = () => {};
+
+  const readAll = async (next) => {
+    const now = next ?? (await readTask(id, signal));
+    readAt = Date.now();
+    if (!now) return gone(places);
+    const { payload: _, ...others } = now;
+    if (JSON.stringify(others) !== version) await draw(places, now, () => refresh(), signal);
+    version = JSON.stringify(others);
+    return undefined;
+  };
+  await readAll(first);
+
+  const round = async () => {
+    let now = seen;
+    if (session.isAdmin) {
+      const of = (what) => get(`/admin/tasks/${segment(id)}/${what}`, { signal });
+      const [explained, list] = await Promise.all([of("explain"), of("attempts")]);
+      redraw(places.reasons, explained, why);
+      redraw(places.attempts, list.items, timeline);
+      now = JSON.stringify([explained.state, explained.reasons.map(({ code }) => code), list.items]);
+    }
+    if (now !== seen || Date.now() - readAt > READ_MS || !session.isAdmin) await readAll();
+    seen = now;
+    ageAll(root);
+  };
+  const isGone = (error) => (error.status === 404 ? gone(places) : Promise.reject(error));
+  refresh = poll(() => round().catch(isGone), EVERY_MS, signal);
+  return undefined;
+}
+
+function gone({ head, reasons }) {
+  head.querySelector(".actions")?.replaceChildren();
+  replace(reasons, h("p", { class: "why" }, "The task is gone: deleted or expired."));
+}

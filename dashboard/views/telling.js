@@ -1,0 +1,143 @@
+// What a task page tells: the words, the details, the attempts.
+
+import { segment, session } from "../api.js";
+import { badge, button, h, link, replace, setText } from "../dom.js";
+import { attempt } from "../dialog.js";
+import { ago, millis, time } from "../format.js";
+
+const GOOD = new Set(["completed"]);
+const NEUTRAL = new Set(["refunded", "abandoned", "cancelled"]);
+
+function facts(rows) {
+  const shown = rows.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return h(
+    "dl",
+    { class: "facts" },
+    shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+function when(at) {
+  return at ? h("time", { datetime: at, title: at, "data-ago": "" }, aged(at)) : undefined;
+}
+
+const aged = (at) => `${time(at)} (${ago(at)})`;
+
+/** Keeps ages up to date in place, so that a selection next to them stays. */
+export function ageAll(root) {
+  for (const node of root.querySelectorAll("time[data-ago]")) setText(node, aged(node.dateTime));
+}
+
+const drawn = new WeakMap();
+
+/** Draws only what differs from what is there. */
+export function redraw(place, value, make) {
+  const now = JSON.stringify(value);
+  if (drawn.get(place) === now) return;
+  drawn.set(place, now);
+  replace(place, make(value));
+}
+
+function copied(text, what) {
+  return h(
+    "span",
+    { class: "copyable" },
+    h("span", { class: "mono" }, text),
+    button("Copy", () => attempt(() => navigator.clipboard.writeText(text), `${what} copied.`), {
+      class: "small",
+      "aria-label": `Copy ${what.toLowerCase()}`,
+    }),
+  );
+}
+
+/** The words of the explanation, with what each reason adds. */
+export function why(explained) {
+  const others = explained.reasons.filter(({ text }) => text !== explained.summary);
+  return h(
+    "div",
+    { class: `why state-${explained.state}` },
+    h("p", { class: "summary" }, h("span", { id: "summary" }, explained.summary)),
+    others.length
+      ? h(
+          "ul",
+          {},
+          others.map(({ text }) => h("li", {}, text)),
+        )
+      : null,
+    explained.nextChangeAt ? h("p", { class: "muted" }, "Next change: ", when(explained.nextChangeAt)) : null,
+  );
+}
+
+function traceId(task) {
+  return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(task.traceParent ?? "")?.[1];
+}
+
+export function about(task) {
+  const headers = Object.entries(task.headers ?? {});
+  const trace = traceId(task);
+  return facts([
+    ["Queue", session.isAdmin ? link(`#/queues/${segment(task.command)}`, task.command) : task.command],
+    ["Status", task.status],
+    [
+      "Attempts",
+      `${task.attempts ?? 0} of ${task.maxAttempts ?? "unlimited"}${task.refunds ? ` (${task.refunds} refunded)` : ""}`,
+    ],
+    ["Priority", String(task.priority ?? 0)],
+    ["Worker", task.workerId && h("span", { class: "mono" }, task.workerId)],
+    ["Lease until", when(task.leaseUntil)],
+    ["Created", when(task.createdAt)],
+    ["Changed", when(task.updatedAt)],
+    ["Tenant", task.tenantId],
+    ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],
+    ["Trace id", trace && copied(trace, "Trace id")],
+    [
+      "Headers",
+      headers.length
+        ? h(
+            "span",
+            { class: "mono" },
+            headers.map(([name, value]) => h("div", {}, `${name}: ${value}`)),
+          )
+        : undefined,
+    ],
+    ["Failure reason", task.failureReason],
+    ["Error", task.error && h("span", { class: "bad-text" }, task.error)],
+  ]);
+}
+
+export function timeline(attempts) {
+  if (attempts.length === 0) return h("p", { class: "muted" }, "No worker has had it yet.");
+  const one = (entry) => {
+    const kind = !entry.outcome
+      ? "now"
+      : GOOD.has(entry.outcome)
+        ? "good"
+        : NEUTRAL.has(entry.outcome)
+          ? ""
+          : "bad";
+    const took = entry.endedAt ? new Date(entry.endedAt) - new Date(entry.claimedAt) : undefined;
+    const lasted = took === undefined ? "still running" : `for ${millis(took)}`;
+    return h(
+      "li",
+      { class: kind },
+      h(
+        "div",
+        {},
+        h("b", {}, `Attempt ${entry.attempt}`),
+        " ",
+        badge((entry.outcome ?? "running").replace("_", " "), kind),
+      ),
+      h(
+        "div",
+        { class: "muted" },
+        when(entry.claimedAt),
+        " · ",
+        lasted,
+        " · ",
+        h("span", { class: "mono" }, entry.workerId),
+      ),
+      entry.error ? h("div", { class: "bad-text" }, entry.error) : null,
+    );
+  };
+  return h("ol", { class: "timeline" }, attempts.map(one));
+}
