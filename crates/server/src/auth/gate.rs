@@ -96,7 +96,8 @@ impl Gate {
         if let Some(caller) = self.recall(Group::Producer, token)? {
             return Ok(Producer(caller));
         }
-        let (caller, _) = self.verify_producer(token).await?;
+        // Boxed, here and below: a held request must not keep the room that asking a provider takes.
+        let (caller, _) = Box::pin(self.verify_producer(token)).await?;
         Ok(Producer(caller))
     }
 
@@ -105,8 +106,8 @@ impl Gate {
         if let Some(caller) = self.recall(Group::Worker, token)? {
             return Ok(Worker(caller));
         }
-        let (caller, standing) = match self.verify_worker(token).await {
-            Err(denied) if self.falls_back_from(&denied) => self.stand_in(token, denied).await?,
+        let (caller, standing) = match Box::pin(self.verify_worker(token)).await {
+            Err(denied) if self.falls_back_from(&denied) => Box::pin(self.stand_in(token, denied)).await?,
             other => other?,
         };
         self.remember(Group::Worker, token, &caller, standing);
@@ -130,11 +131,11 @@ impl Gate {
         if let Some(caller) = self.recall(Group::Any, token)? {
             return Ok(caller);
         }
-        let (caller, standing) = match self.verify_reading_worker(token).await {
+        let (caller, standing) = match Box::pin(self.verify_reading_worker(token)).await {
             Ok(accepted) => accepted,
             Err(Denied::InvalidTenant) => return Err(Denied::InvalidTenant),
             Err(refused) => {
-                let producer = self.producer_standing(token).await;
+                let producer = Box::pin(self.producer_standing(token)).await;
                 self.settle(refused, producer)?
             }
         };
