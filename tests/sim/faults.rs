@@ -92,7 +92,9 @@ impl World {
 
     /// On a copy: a byte of the journal changes while the store is down.
     async fn damage(&mut self) -> Checked {
-        let frames = self.ground.written();
+        let shard = self.rng.random_range(0..self.ground.shards.len());
+        let mut frames = self.ground.written();
+        frames.retain(|frame| frame.shard == shard);
         let Some(old) = frames.len().checked_sub(NEWEST_FRAMES).filter(|old| *old > 0) else { return Ok(()) };
         let frame = &frames[self.rng.random_range(old.saturating_sub(40)..old)];
         let at = self.rng.random_range(FRAME_HEADER.min(frame.bytes - 1)..frame.bytes) as u64;

@@ -37,6 +37,8 @@ pub struct Lent {
     pub until: Time,
     /// ... unless someone asked for its end.
     pub may_be_over: bool,
+    /// The step that last asked to extend it, and how often.
+    pub beats: (u64, u32),
 }
 
 /// What is known of one task.
@@ -54,6 +56,9 @@ pub struct Account {
     pub not_before: Option<Time>,
     pub may_be_requeued: bool,
     pub may_be_removed: bool,
+    /// The last steps that asked for its end and for its return.
+    pub cancelled_in: u64,
+    pub requeued_in: u64,
     /// Callbacks that receivers were given, and those they confirmed.
     pub callbacks: BTreeSet<u128>,
     pub confirmed: BTreeSet<u128>,
@@ -120,13 +125,18 @@ impl Ledger {
                 sent.0 += 1;
             }
             Action::Heartbeat(beat) => {
+                let step = self.step;
                 if let Some(lent) = self.lent(beat.report.id, beat.report.attempt) {
                     lent.until = lent.until.min(now.plus(beat.extend));
+                    lent.beats = (step, if lent.beats.0 == step { lent.beats.1 + 1 } else { 1 });
                 }
             }
             Action::Cancel(named) => {
                 if let Some(lent) = self.lent(named.id, None) {
                     lent.may_be_over = true;
+                }
+                if let Some(account) = self.accounts.get_mut(&named.id) {
+                    account.cancelled_in = self.step;
                 }
             }
             Action::Requeue(named) => self.intend_requeue(named.id),
@@ -150,9 +160,11 @@ impl Ledger {
     }
 
     fn intend_requeue(&mut self, id: TaskId) {
+        let step = self.step;
         let Some(account) = self.accounts.get_mut(&id) else { return };
         if account.ended.as_ref().is_none_or(|(state, _)| *state == State::Dead) {
             account.may_be_requeued = true;
+            account.requeued_in = step;
             account.ended = None;
             account.progress.1 = account.progress.1.min(2);
         }
@@ -183,7 +195,10 @@ impl Ledger {
             (Action::Heartbeat(beat), Reply::Extended(Ok(()))) => {
                 checks::owner::reported(action, is_stale)?;
                 let until = self.now.plus(beat.extend);
-                if let Some(lent) = self.lent(beat.report.id, beat.report.attempt) {
+                // Of several at once the last one counts, which may be one that was not heard.
+                if let Some(lent) = self.lent(beat.report.id, beat.report.attempt)
+                    && lent.beats.1 == 1
+                {
                     lent.until = until;
                 }
             }
@@ -236,13 +251,20 @@ impl Ledger {
                 not_before,
                 may_be_requeued: false,
                 may_be_removed: false,
+                cancelled_in: 0,
+                requeued_in: 0,
                 callbacks: BTreeSet::new(),
                 confirmed: BTreeSet::new(),
                 asked,
                 heard: step,
             }
         });
-        account.progress = account.progress.max(progress(&task.state, task.attempts));
+        let mut seen = progress(&task.state, task.attempts);
+        if account.requeued_in == step {
+            // It may have been read before it was revived.
+            seen.1 = seen.1.min(2);
+        }
+        account.progress = account.progress.max(seen);
         if task.state.is_live() {
             account.alive_at = account.alive_at.max(now);
         }
@@ -259,7 +281,8 @@ impl Ledger {
             owner: lease.owner.clone(),
             attempt: task.attempts,
             until: lease.until,
-            may_be_over: false,
+            may_be_over: account.cancelled_in == self.step,
+            beats: (0, 0),
         });
     }
 

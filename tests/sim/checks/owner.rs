@@ -36,9 +36,10 @@ pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
         if lent.may_be_over || ledger.latest >= lent.until {
             continue;
         }
-        let lease = look.tasks.get(&account.named.id).and_then(|task| task.state.lease());
+        let task = look.tasks.get(&account.named.id);
+        let lease = task.and_then(|task| task.state.lease());
         if lease.is_none_or(|lease| lease.owner != lent.owner) {
-            return broken(CHECK, format!("{lent:?} has lost its task: {lease:?}"));
+            return broken(CHECK, format!("at {:?} {lent:?} has lost its task: {task:?}", ledger.latest));
         }
     }
     Ok(())
