@@ -4,6 +4,7 @@
 use super::action::{Action, Reply};
 use super::checks::{self, Checked};
 use super::look::Look;
+use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{Created, TaskRef};
 use codeq_queue::{Body, NewTask, Outcome, Owner, ResultRecord, State, Task, TaskId, Time};
 use codeq_store::Rules;
@@ -59,9 +60,8 @@ pub struct Account {
     /// The last steps that asked for its end and for its return.
     pub cancelled_in: u64,
     pub requeued_in: u64,
-    /// Callbacks that receivers were given, and those they confirmed.
+    /// Callbacks that were seen.
     pub callbacks: BTreeSet<u128>,
-    pub confirmed: BTreeSet<u128>,
     /// The step that asked for it and the step that heard of it.
     pub asked: u64,
     pub heard: u64,
@@ -75,6 +75,8 @@ pub struct Ledger {
     /// How often each payload was sent, and first by which step.
     pub sent: BTreeMap<String, (u64, u64)>,
     pub keys: BTreeMap<(String, String), TaskId>,
+    /// Tasks whose callback a receiver has confirmed, known or not.
+    pub confirmed: BTreeSet<TaskId>,
     pub now: Time,
     /// The furthest the clock has been.
     pub latest: Time,
@@ -89,6 +91,7 @@ impl Ledger {
             known: Vec::new(),
             sent: BTreeMap::new(),
             keys: BTreeMap::new(),
+            confirmed: BTreeSet::new(),
             now,
             latest: now,
             step: 0,
@@ -145,10 +148,8 @@ impl Ledger {
                     account.may_be_removed = true;
                 }
             }
-            Action::ReportDelivery(delivery, codeq_queue::delivery::DeliveryReport::Delivered) => {
-                if let Some(account) = self.accounts.get_mut(&delivery.task_id) {
-                    account.confirmed.insert(delivery.id);
-                }
+            Action::ReportDelivery(delivery, DeliveryReport::Delivered) => {
+                self.confirmed.insert(delivery.task_id);
             }
             other => {
                 let report = other.report().map(|report| (report.id, report.attempt));
@@ -254,7 +255,6 @@ impl Ledger {
                 cancelled_in: 0,
                 requeued_in: 0,
                 callbacks: BTreeSet::new(),
-                confirmed: BTreeSet::new(),
                 asked,
                 heard: step,
             }

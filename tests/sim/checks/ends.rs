@@ -21,7 +21,7 @@ pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
         let record = look.records.get(&task.id);
         result(task, record, account)?;
         let waiting = callbacks.get(&task.id).map(Vec::as_slice).unwrap_or_default();
-        called_back(task, waiting, account)?;
+        called_back(task, waiting, account, ledger.confirmed.contains(&task.id))?;
     }
     Ok(())
 }
@@ -45,12 +45,16 @@ fn result(task: &Task, record: Option<&ResultRecord>, account: Option<&Account>)
 }
 
 /// One callback for one end, until a receiver has confirmed it. A task that was revived has an end more.
-fn called_back(task: &Task, waiting: &[&Delivery], account: Option<&Account>) -> Checked {
+fn called_back(
+    task: &Task,
+    waiting: &[&Delivery],
+    account: Option<&Account>,
+    is_confirmed: bool,
+) -> Checked {
     let is_due = task.body.webhook.is_some() && !task.state.is_live();
     if account.is_some_and(|account| account.may_be_requeued) {
         return Ok(());
     }
-    let is_confirmed = account.is_some_and(|account| !account.confirmed.is_empty());
     let is_right = match (is_due, waiting.len()) {
         (true, 1) | (false, 0) => true,
         (true, 0) => is_confirmed,
