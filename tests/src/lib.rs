@@ -1,6 +1,8 @@
-//! What the whole-system tests share: the ledger of what a store has acknowledged.
+//! What the whole-system tests share: the ledger of what a store has acknowledged, and the simulation.
 
 pub mod ledger;
+#[path = "../sim/mod.rs"]
+pub mod sim;
 
 use codeq_queue::create::CreateRequest;
 use codeq_queue::{NewTask, Time};

@@ -9,7 +9,7 @@ use super::commit::{Commit, Committer};
 use super::feeder::Trough;
 use super::inbox::{Inbox, Job};
 use super::journal::{Appender, FRAME_HEADER, NoRoom};
-use super::shard::{Group, Links, Shard, Turn, Waiting};
+use super::shard::{Group, Links, Shard, Turn};
 use crate::clock::Clock;
 use codeq_queue::Time;
 use std::ops::Range;
@@ -111,7 +111,7 @@ impl Owner {
                 // Dropping a call tells its caller.
                 jobs.clear();
                 self.group.releases.clear();
-                self.shard.waiting = Waiting::default();
+                self.turn(None, |turn| turn.drop_all_waits());
                 self.links.room.notify_waiters();
                 continue;
             }

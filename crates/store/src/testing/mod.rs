@@ -6,3 +6,4 @@ pub mod forgetful;
 pub mod lossy;
 pub mod model;
 pub mod observed;
+pub mod planted;

@@ -2,6 +2,9 @@
 
 use super::turn::Turn;
 use crate::local::entry::Entry;
+#[cfg(all(debug_assertions, feature = "testing"))]
+use crate::testing::planted;
+use codeq_queue::Time;
 use codeq_queue::retry::Ending;
 
 /// Transitions of one kind per turn, so that commands get their share when very much is due at once.
@@ -26,7 +29,7 @@ impl Turn<'_> {
                 return;
             }
             match self.shard.delayed.first() {
-                Some((until, no)) if *until <= self.now => {
+                Some((until, no)) if *until <= self.due() => {
                     let (no, seq) = (*no, self.next_seq());
                     self.log(Entry::Promoted { no, at: self.now, seq });
                 }
@@ -35,13 +38,22 @@ impl Turn<'_> {
         }
     }
 
+    /// The last instant that has come.
+    fn due(&self) -> Time {
+        #[cfg(all(debug_assertions, feature = "testing"))]
+        if planted::is_planted(planted::Bug::TimerOffByOne) {
+            return Time::from_millis(self.now.millis() + 1);
+        }
+        self.now
+    }
+
     fn expire_leases(&mut self) {
         for _ in 0..PER_TURN {
             if self.group.buffer.len() > BYTES_PER_TURN {
                 return;
             }
             match self.shard.leases.first() {
-                Some((until, no)) if *until <= self.now => {
+                Some((until, no)) if *until <= self.due() => {
                     let slot_id = self.shard.slots.find(*no).expect("a leased task is live");
                     self.give_up(slot_id, Ending::LeaseExpired, None);
                 }

@@ -219,6 +219,13 @@ impl Turn<'_> {
         }
     }
 
+    /// Drops all held calls, which tells their callers; nothing is answered any more.
+    pub fn drop_all_waits(&mut self) {
+        while let Some(arrival) = self.shard.waiting.held.keys().next().copied() {
+            self.let_go(arrival);
+        }
+    }
+
     fn end_wait(&mut self, arrival: u64) {
         match self.let_go(arrival) {
             Some(Hold::Claim { ticket, .. }) => {

@@ -61,6 +61,26 @@ async fn a_claim_that_waits_is_not_left_waiting_by_a_failed_sync() {
     assert!(answer.is_ok(), "its time is over and it still waits");
 }
 
+/// After a failed sync the owner forgot the claims that waited, but their queues went on naming them. When
+/// the store was closed and a task became ready at last, the owner looked for such a claim without end, and
+/// closing never came back. Held calls now leave their queues as well.
+#[tokio::test]
+async fn a_poisoned_store_that_had_a_waiting_claim_closes() {
+    let mut ground = Ground::small();
+    let bench = ground.bench();
+    // If closing hangs, dropping would, too.
+    std::mem::forget(bench.store());
+    bench.make(New::of("render").delayed_ms(1000)).await;
+    let held = tokio::spawn(bench.store().claim(bench.wish(Commands::these(["render"]), 1, Wait::Forever)));
+    bench.settle().await;
+    ground.files.fail_syncs(true);
+    bench.store().create(vec![New::of("other").build(&bench.tenant)]).await.expect_err("the sync fails");
+    assert!(within("held claim", held).await.unwrap().is_err());
+    bench.advance(10);
+    let closed = tokio::time::timeout(Duration::from_secs(3), bench.store().close()).await;
+    assert_eq!(closed, Ok(Ok(())), "the store closes");
+}
+
 /// A clock that kills the thread that decides, when told to.
 struct Deadly {
     clock: Arc<ManualClock>,

@@ -1,0 +1,79 @@
+//! What clients ask of a store, one call each, and what they hear.
+
+use codeq_queue::delivery::DeliveryReport;
+use codeq_queue::store::{Abandon, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
+use codeq_queue::{Delivery, Failure, NewTask, QueueKey, Refusal, ResultRecord, Store, Task, Time};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub enum Action {
+    Create(NewTask),
+    Claim(Claim),
+    Heartbeat(Heartbeat),
+    Submit(Submit),
+    Nack(Nack),
+    Abandon(Abandon),
+    Cancel(TaskRef),
+    Requeue(TaskRef),
+    Remove(TaskRef),
+    Cleanup(Time),
+    Pause(QueueKey),
+    Resume(QueueKey),
+    TakeDeliveries(Duration),
+    ReportDelivery(Delivery, DeliveryReport),
+}
+
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Created(Result<Created, Refusal>),
+    Lent(Vec<Task>),
+    Extended(Result<(), Refusal>),
+    Ended(Result<ResultRecord, Refusal>),
+    Returned(Result<Returned, Refusal>),
+    Operated(Result<Task, Refusal>),
+    Deliveries(Vec<Delivery>),
+    Nothing,
+}
+
+impl Action {
+    /// The attempt that a worker speaks for.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Action::Heartbeat(beat) => Some(&beat.report),
+            Action::Submit(submit) => Some(&submit.report),
+            Action::Nack(nack) => Some(&nack.report),
+            Action::Abandon(abandon) => Some(&abandon.report),
+            _ => None,
+        }
+    }
+
+    pub async fn perform(self, store: &dyn Store, tenant: &str) -> Result<Reply, Failure> {
+        Ok(match self {
+            Action::Create(new) => Reply::Created(store.create(vec![new]).await?.remove(0)),
+            Action::Claim(claim) => Reply::Lent(store.claim(claim).await?),
+            Action::Heartbeat(beat) => Reply::Extended(store.heartbeat(vec![beat]).await?.remove(0)),
+            Action::Submit(submit) => Reply::Ended(store.submit(vec![submit]).await?.remove(0)),
+            Action::Nack(nack) => Reply::Returned(store.nack(vec![nack]).await?.remove(0)),
+            Action::Abandon(abandon) => Reply::Returned(store.abandon(vec![abandon]).await?.remove(0)),
+            Action::Cancel(task) => Reply::Operated(store.cancel(vec![task]).await?.remove(0)),
+            Action::Requeue(task) => Reply::Operated(store.requeue(vec![task], None).await?.remove(0)),
+            Action::TakeDeliveries(hold) => Reply::Deliveries(store.take_deliveries(4, hold).await?),
+            other => other.change(store, tenant).await.map(|()| Reply::Nothing)?,
+        })
+    }
+
+    /// What is answered with nothing that anyone needs.
+    async fn change(self, store: &dyn Store, tenant: &str) -> Result<(), Failure> {
+        match self {
+            Action::Remove(task) => drop(store.remove(vec![task]).await?),
+            Action::Cleanup(before) => drop(store.cleanup(tenant.into(), before, 100).await?),
+            Action::Pause(queue) => drop(store.pause(queue).await?),
+            Action::Resume(queue) => drop(store.resume(queue).await?),
+            Action::ReportDelivery(delivery, report) => {
+                drop(store.report_delivery(delivery.id, report).await?);
+            }
+            _ => unreachable!("answered above"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! The counts of every queue are what counting its tasks gives. Dead letters are not counted while one may
+//! go at any moment.
+
+use super::{Checked, broken};
+use crate::sim::ledger::Ledger;
+use crate::sim::look::Look;
+use codeq_queue::{Place, QueueKey};
+use std::collections::BTreeMap;
+
+pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
+    let counts_dead = u64::from(look.overdue(ledger, ledger.now).next().is_none());
+    let mut counted: BTreeMap<QueueKey, [u64; 4]> = BTreeMap::new();
+    for task in look.tasks.values() {
+        let counts = counted.entry(QueueKey::new(&task.body.tenant, &task.body.command)).or_default();
+        match task.state.place() {
+            Place::PendingList => counts[0] += 1,
+            Place::DelayedSet => counts[1] += 1,
+            Place::InProgressSet => counts[2] += 1,
+            Place::DeadLetterSet => counts[3] += counts_dead,
+            Place::None => {}
+        }
+    }
+    counted.retain(|_, counts| *counts != [0; 4]);
+    let mut said = BTreeMap::new();
+    for stats in &look.queues {
+        let counts = [stats.ready_total(), stats.delayed, stats.in_progress, stats.dead * counts_dead];
+        if counts != [0; 4] {
+            said.insert(QueueKey::new(&stats.tenant, &stats.command), counts);
+        }
+    }
+    match said == counted {
+        true => Ok(()),
+        false => broken("stats", format!("ready, delayed, running, dead: {said:?}, counted: {counted:?}")),
+    }
+}
