@@ -94,9 +94,12 @@ impl World {
                 self.act(Action::ReportDelivery(delivery, DeliveryReport::Delivered)).await?;
             }
         }
-        let left = self.look().await?.deliveries.into_iter().find(|delivery| {
-            matches!(delivery.state, codeq_queue::DeliveryState::Pending { .. })
-        });
+        let left = self
+            .look()
+            .await?
+            .deliveries
+            .into_iter()
+            .find(|delivery| matches!(delivery.state, codeq_queue::DeliveryState::Pending { .. }));
         match left {
             Some(delivery) => broken("ends", format!("never due: {delivery:?}")),
             None => Ok(()),

@@ -2,7 +2,9 @@
 
 use super::ledger::Ledger;
 use codeq_queue::store::{ResultLookup, TaskRef, Wait};
-use codeq_queue::{Delivery, Failure, Filter, Page, QueueStats, ResultRecord, State, Store, Task, TaskId, Time};
+use codeq_queue::{
+    Delivery, Failure, Filter, Page, QueueStats, ResultRecord, State, Store, Task, TaskId, Time,
+};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -19,8 +19,8 @@ mod world;
 
 use checks::Violation;
 use plants::Plant;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What happened in a life, or in many.

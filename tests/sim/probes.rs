@@ -6,8 +6,8 @@ use super::checks::{Checked, order};
 use super::clients::{BELL, COMMANDS};
 use super::look::PATIENCE;
 use super::world::World;
-use codeq_queue::store::{Claim, Wait};
 use codeq_queue::Commands;
+use codeq_queue::store::{Claim, Wait};
 use rand::Rng;
 use std::time::Duration;
 

@@ -45,12 +45,7 @@ fn result(task: &Task, record: Option<&ResultRecord>, account: Option<&Account>)
 }
 
 /// One callback for one end, until a receiver has confirmed it. A task that was revived has an end more.
-fn called_back(
-    task: &Task,
-    waiting: &[&Delivery],
-    account: Option<&Account>,
-    is_confirmed: bool,
-) -> Checked {
+fn called_back(task: &Task, waiting: &[&Delivery], account: Option<&Account>, is_confirmed: bool) -> Checked {
     let is_due = task.body.webhook.is_some() && !task.state.is_live();
     if account.is_some_and(|account| account.may_be_requeued) {
         return Ok(());

@@ -50,8 +50,7 @@ fn listed_once(look: &Look) -> Checked {
     if listed.len() != look.listed.len() {
         return broken(CHECK, format!("listed twice: {:?}", look.listed));
     }
-    let missing =
-        look.tasks.values().find(|task| task.state != State::Dead && !listed.contains(&task.id));
+    let missing = look.tasks.values().find(|task| task.state != State::Dead && !listed.contains(&task.id));
     match missing {
         Some(task) => broken(CHECK, format!("not listed: {task:?}")),
         None => Ok(()),
