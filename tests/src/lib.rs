@@ -1,5 +1,8 @@
-//! What the whole-system tests share: the ledger of what a store has acknowledged, and the simulation.
+//! What the whole-system tests share: the ledger of what a store has acknowledged, the simulation, and
+//! the fuzzer.
 
+#[path = "../fuzz/mod.rs"]
+pub mod fuzz;
 pub mod ledger;
 #[path = "../sim/mod.rs"]
 pub mod sim;

@@ -101,6 +101,20 @@ pub fn read_state(r: &mut Reader) -> Read<State> {
     })
 }
 
+/// The state of a task that lives. Anything else in such a place is damage.
+pub fn read_live_state(r: &mut Reader) -> Read<State> {
+    match read_state(r)? {
+        State::Ready { seq: u64::MAX } => Err(Corrupt("no place in a queue")),
+        state if state.is_live() => Ok(state),
+        _ => Err(Corrupt("a live task that has ended")),
+    }
+}
+
+pub fn read_priority(r: &mut Reader) -> Read<u8> {
+    let priority = r.byte()?;
+    if priority > 9 { Err(Corrupt("unknown priority")) } else { Ok(priority) }
+}
+
 pub fn write_outcome(w: &mut Writer, outcome: AttemptOutcome) {
     let index = AttemptOutcome::ALL.iter().position(|known| *known == outcome);
     w.byte(index.expect("every outcome is listed") as u8);

@@ -153,9 +153,9 @@ impl Seed {
         let r = &mut Reader(bytes);
         let tail = r.fixed()?;
         let created_at = r.time()?;
-        let priority = r.byte()?;
+        let priority = parts::read_priority(r)?;
         let max_attempts = r.small()?;
-        let state = parts::read_state(r)?;
+        let state = parts::read_live_state(r)?;
         let head = parts::read_body_head(r)?;
         let payload = r.optional_boxed()?;
         let is_apart = payload.is_none();
@@ -197,7 +197,7 @@ impl StateRow {
             attempts: r.small()?,
             refunds: r.small()?,
             max_attempts: r.small()?,
-            state: parts::read_state(r)?,
+            state: parts::read_live_state(r)?,
             error: r.optional_shared()?,
             history: parts::read_attempts(r)?,
         })
@@ -248,7 +248,7 @@ impl Final {
         let expires = r.time()?;
         let created_at = r.time()?;
         let updated_at = r.time()?;
-        let priority = r.byte()?;
+        let priority = parts::read_priority(r)?;
         let attempts = r.small()?;
         let refunds = r.small()?;
         let max_attempts = r.small()?;
