@@ -184,6 +184,7 @@ fn gate_options(config: &Config, clock: Arc<dyn Clock>) -> GateOptions {
         producer: provider(&config.producer_auth),
         worker: provider(&config.worker_auth),
         allow_producer_as_worker: config.allow_producer_as_worker,
+        admins_operate: config.dev_token().is_some(),
         clock_skew: config.allowed_clock_skew,
         clock,
     }

@@ -63,6 +63,7 @@ fn options(config: &Config) -> GateOptions {
         producer: provider(&config.producer_auth),
         worker: provider(&config.worker_auth),
         allow_producer_as_worker: config.allow_producer_as_worker,
+        admins_operate: config.dev_token().is_some(),
         clock_skew: config.allowed_clock_skew,
         clock: Arc::new(SystemClock),
     }

@@ -185,8 +185,6 @@ fn dev_producer() -> Value {
     json!({
         "token": DEV_TOKEN,
         "subject": "producer-dev",
-        // Loopback only, and whoever develops operates as well.
-        "scopes": ["codeq:operator"],
         "raw": {"role": "ADMIN", "tenantId": DEV_TENANT},
     })
 }

@@ -70,7 +70,14 @@ fn open(
     clock: Arc<ManualClock>,
 ) -> Result<Gate, String> {
     let clock_skew = Duration::from_secs(60);
-    Gate::new(GateOptions { producer, worker, allow_producer_as_worker: allow, clock_skew, clock })
+    Gate::new(GateOptions {
+        producer,
+        worker,
+        allow_producer_as_worker: allow,
+        admins_operate: false,
+        clock_skew,
+        clock,
+    })
 }
 
 fn tell(outcome: Result<Arc<Caller>, Denied>) -> String {
