@@ -20,7 +20,7 @@ url=$(sed -n 's/.*listening on //p' "$log")
 checks=not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance
 checks=$checks,response_schema_conformance,unsupported_method,allow_header_conformance
 cp tests/schemathesis/hooks.py "$scratch" && cd "$scratch"
-# The stream of events has no end.
+# The stream of events has no end; lines of an import are not what it can make.
 SCHEMATHESIS_HOOKS=hooks.py "$repository/$venv/bin/schemathesis" run "$url/openapi.json" \
   -H 'Authorization: Bearer dev-token' -c $checks --max-examples "${EXAMPLES:-25}" --seed "${SEED:-1}" --no-color \
-  --exclude-path /v1/codeq/events
+  --exclude-path /v1/codeq/events --exclude-path /v1/codeq/admin/import
