@@ -201,7 +201,7 @@ impl Entry {
                 no: r.number()?,
                 at: r.time()?,
                 tail: r.fixed()?,
-                priority: r.byte()?,
+                priority: parts::read_priority(r)?,
                 max_attempts: r.small()?,
                 state: parts::read_state(r)?,
                 body: Arc::new(parts::read_body(r)?),
@@ -303,7 +303,7 @@ impl Imported {
         let (no, at) = (r.number()?, r.time()?);
         let tail = r.fixed()?;
         let (created_at, updated_at) = (r.time()?, r.time()?);
-        let priority = r.byte()?;
+        let priority = parts::read_priority(r)?;
         let (attempts, refunds, max_attempts) = (r.small()?, r.small()?, r.small()?);
         let state = parts::read_state(r)?;
         let body = Some(Arc::new(parts::read_body(r)?));
