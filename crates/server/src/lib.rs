@@ -176,7 +176,8 @@ async fn listen(
     http::listen(listener, entry, connections).map_err(refused)
 }
 
-fn gate_options(config: &Config, clock: Arc<dyn Clock>) -> GateOptions {
+/// Who is trusted, as the configuration says.
+pub fn gate_options(config: &Config, clock: Arc<dyn Clock>) -> GateOptions {
     let provider = |side: &Option<AuthProvider>| {
         side.clone().map(|side| ProviderConfig { kind: side.kind, config: side.config })
     };

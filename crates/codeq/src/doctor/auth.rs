@@ -2,8 +2,9 @@
 
 use super::report::Report;
 use crate::client::http_client;
-use codeq_server::auth::{Gate, GateOptions, ProviderConfig};
+use codeq_server::auth::Gate;
 use codeq_server::config::{AuthProvider, Config};
+use codeq_server::gate_options;
 use codeq_store::SystemClock;
 use serde_json::Value;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checks both sides; the time by the clock of an issuer, if one tells it.
 pub async fn check(report: &mut Report, config: &Config) -> anyhow::Result<Option<String>> {
-    if let Err(text) = Gate::new(options(config)) {
+    if let Err(text) = Gate::new(gate_options(config, Arc::new(SystemClock))) {
         report.error("auth", text, "correct producerAuthConfig or workerAuthConfig; see docs/auth.md");
         return Ok(None);
     }
@@ -52,20 +53,6 @@ async fn side(
                 report.error(name, format!("{url}: {text}"), next);
             }
         }
-    }
-}
-
-fn options(config: &Config) -> GateOptions {
-    let provider = |side: &Option<AuthProvider>| {
-        side.clone().map(|side| ProviderConfig { kind: side.kind, config: side.config })
-    };
-    GateOptions {
-        producer: provider(&config.producer_auth),
-        worker: provider(&config.worker_auth),
-        allow_producer_as_worker: config.allow_producer_as_worker,
-        admins_operate: config.dev_token().is_some(),
-        clock_skew: config.allowed_clock_skew,
-        clock: Arc::new(SystemClock),
     }
 }
 
