@@ -81,6 +81,34 @@ async fn a_backup_under_load_holds_all_that_was_acknowledged_before() {
     work(&restored, 0).await;
 }
 
+/// A byte that changed on the way is found wherever it is, and what was restored up to there is no store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_with_one_wrong_byte_is_not_restored() {
+    let server = Server::memory();
+    for n in 0..20 {
+        create(&server, n).await.expect("a task");
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("b.backup");
+    let from = file.to_str().expect("a plain name");
+    Cli::of(&server).ok(&["backup", "--to", from]);
+    let whole = std::fs::read(&file).expect("the backup");
+    for at in [9, 40, whole.len() / 3, whole.len() / 2, whole.len() - 20, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, &damaged).expect("written");
+        let into = directory.path().join(format!("d{at}"));
+        let into = into.to_str().expect("a plain name");
+        let cli = Cli::new();
+        let said = cli.fails(&["restore", "--from", from, "--data-dir", into]);
+        assert!(said.contains("the backup is damaged at offset"), "byte {at}: {said}");
+        assert!(
+            cli.fails(&["verify", "--data-dir", into]).contains("not a codeQ data directory"),
+            "byte {at}"
+        );
+    }
+}
+
 #[test]
 fn a_damaged_backup_is_not_restored() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -49,8 +49,11 @@ async fn a_question_that_makes_no_sense_is_refused() {
     for query in ["statsu=FAILED", "status=GONE", "place=x", "createdAfter=yesterday", "order=random"] {
         refused(&get(&server, &format!("/tasks?{query}")).await, 400, "invalid_filter");
     }
-    refused(&get(&server, "/tasks?cursor=%00").await, 400, "invalid_cursor");
-    refused(&get(&server, "/tasks?cursor=o1").await, 400, "invalid_cursor");
+    for cursor in
+        ["%00", "o1", "n", "n1.2", "n-1", "nfffffffffffffffff", "n%2B1", "n1%0A", "nffffffffffffffff."]
+    {
+        refused(&get(&server, &format!("/tasks?cursor={cursor}")).await, 400, "invalid_cursor");
+    }
     for path in ["/tasks/x/explain", "/tasks/00000000-0000-4000-8000-000000000000/attempts"] {
         refused(&get(&server, path).await, 404, "task_not_found");
     }

@@ -5,6 +5,7 @@ mod dashboard;
 mod explain;
 mod listing;
 mod repair;
+mod tenants;
 mod transfer;
 
 use crate::harness::{Answer, DEV_TOKEN, Server};

@@ -25,6 +25,8 @@ const END: u8 = 255;
 const PIECE: usize = 256 << 10;
 /// Bytes of rows that are restored at once.
 const BATCH: usize = 8 << 20;
+/// More shards than any configuration allows: each would be made before the checksum is reached.
+const SHARDS: u32 = 64;
 /// Longest key or value that is believed.
 const LONGEST: u32 = 256 << 20;
 
@@ -190,7 +192,7 @@ pub fn restore(
     }
     let shards = u32::from_le_bytes(source.take()?);
     let id_key = u64::from_le_bytes(source.take()?);
-    if shards == 0 || shards > 1024 {
+    if shards == 0 || shards > SHARDS {
         return Err(source.damaged("an impossible number of shards"));
     }
     let mut trees = Vec::new();

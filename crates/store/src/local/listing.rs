@@ -99,7 +99,9 @@ fn read_cursor(cursor: &str, shards: usize, is_newest_first: bool) -> Option<Vec
     let starts = cursor.strip_prefix(if is_newest_first { 'n' } else { 'o' })?;
     let starts = starts.split('.').map(|start| match start {
         "-" => Some(None),
-        no => u64::from_str_radix(no, 16).ok().map(Some),
+        // The library would take a sign, too.
+        no if no.bytes().all(|c| c.is_ascii_hexdigit()) => u64::from_str_radix(no, 16).ok().map(Some),
+        _ => None,
     });
     let starts: Vec<Start> = starts.collect::<Option<_>>()?;
     (starts.len() == shards).then_some(starts)
