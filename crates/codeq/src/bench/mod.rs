@@ -5,6 +5,7 @@ mod grpc;
 mod http;
 mod journal;
 mod meter;
+mod on;
 mod process;
 mod report;
 mod restart;

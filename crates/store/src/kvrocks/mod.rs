@@ -8,6 +8,7 @@
 //! Start with [`keys`] (what is kept where), then `scripts/`, then [`writer`], then [`store`]. Only
 //! [`connection`] names the client library.
 
+mod bare;
 mod batch;
 mod claim;
 mod clock;
@@ -45,6 +46,7 @@ mod topics;
 mod waiting;
 mod writer;
 
+pub use bare::Bare;
 pub use open::open;
 pub use options::{Backend, KvrocksOptions, Sharding, Timing};
 pub use rate::Bucket;

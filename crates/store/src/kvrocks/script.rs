@@ -61,6 +61,12 @@ impl Call {
         self
     }
 
+    /// Adds a key; its place among all of them, counted from one as scripts do.
+    pub fn key(&mut self, key: String) -> usize {
+        self.keys.push(key);
+        self.keys.len()
+    }
+
     pub fn number(self, number: impl ToString) -> Call {
         self.arg(number.to_string())
     }

@@ -1,6 +1,6 @@
 //! Group commit: many operations, one EXEC.
 //!
-//! A caller hands over its script calls and sleeps. One task per shard takes all that waits, up to a bound,
+//! A caller hands over its script calls and sleeps. One task per server takes all that waits, up to a bound,
 //! sends MULTI, the calls and EXEC in one write, and settles every operation by the replies in its places.
 //! While one group is on its way the next gathers, so there is no timer to tune.
 //!
@@ -13,11 +13,14 @@ use codeq_queue::{Event, Failure};
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 /// Calls in one group, unless a single operation has more.
 const GROUP_CALLS: usize = 128;
-/// Bytes after which a group is closed.
-const GROUP_BYTES: usize = 4 << 20;
+/// Bytes after which a group is closed: a few milliseconds of the server's time.
+const GROUP_BYTES: usize = 512 << 10;
+/// Groups on their way at once. The second goes only when it is full: a smaller one does better to gather.
+const FLIGHTS: usize = 2;
 /// Batches of operations that wait; who comes then waits for room.
 const WAITING: usize = 1024;
 /// Repetitions of what a server did not execute because it did not know a script, or moved a slot.
@@ -68,7 +71,7 @@ impl Writer {
         tell: Tell,
     ) -> Writer {
         let (operations, waiting) = mpsc::channel(WAITING);
-        let sender = Sender { connection, names, wait_replicas, tell };
+        let sender = Arc::new(Sender { connection, names, wait_replicas, tell });
         tokio::spawn(sender.run(waiting));
         Writer { operations }
     }
@@ -97,29 +100,56 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(self, mut waiting: mpsc::Receiver<Vec<Operation>>) {
+    async fn run(self: Arc<Self>, mut waiting: mpsc::Receiver<Vec<Operation>>) {
         let mut gathered = VecDeque::new();
+        let mut flights: VecDeque<JoinHandle<Group>> = VecDeque::new();
         loop {
-            if gathered.is_empty() {
-                let Some(first) = waiting.recv().await else { return };
-                gathered.extend(first);
-            }
             while let Some(more) = (gathered.len() < GROUP_CALLS).then(|| waiting.try_recv().ok()).flatten() {
                 gathered.extend(more);
             }
-            self.send(group(&mut gathered)).await;
+            self.depart(&mut gathered, &mut flights);
+            let Some(first) = flights.front_mut() else {
+                let Some(more) = waiting.recv().await else { return };
+                gathered.extend(more);
+                continue;
+            };
+            tokio::select! {
+                landed = first => {
+                    flights.pop_front();
+                    self.depart(&mut gathered, &mut flights);
+                    // Whoever waits for a flight that broke down is told that the store is closed.
+                    landed.map(|group| self.settle(group)).unwrap_or_default();
+                }
+                Some(more) = waiting.recv(), if gathered.len() < GROUP_CALLS => gathered.extend(more),
+            }
         }
     }
 
-    async fn send(&self, group: Vec<Operation>) {
-        let calls: Vec<&Call> = group.iter().flat_map(|operation| &operation.calls).collect();
-        let outcome = self.execute(&calls).await;
-        let mut replies = match outcome {
-            Ok(replies) => Ok(replies.into_iter()),
-            Err(failure) => Err(failure),
-        };
+    /// Sends what has gathered: as soon as nothing is on its way, or a group is full.
+    fn depart(
+        self: &Arc<Self>,
+        gathered: &mut VecDeque<Operation>,
+        flights: &mut VecDeque<JoinHandle<Group>>,
+    ) {
+        while !gathered.is_empty()
+            && (flights.is_empty() || (flights.len() < FLIGHTS && fills_a_group(gathered)))
+        {
+            flights.push_back(tokio::spawn(self.clone().fly(group(gathered))));
+        }
+    }
+
+    async fn fly(self: Arc<Self>, operations: Vec<Operation>) -> Group {
+        let calls: Vec<&Call> = operations.iter().flat_map(|operation| &operation.calls).collect();
+        let replies = self.execute(&calls).await;
+        drop(calls);
+        Group { operations, replies }
+    }
+
+    fn settle(&self, group: Group) {
+        let Group { operations, replies } = group;
+        let mut replies = replies.map(Vec::into_iter);
         let mut events = Vec::new();
-        for operation in group {
+        for operation in operations {
             let share = match &mut replies {
                 Ok(replies) => checked(replies.by_ref().take(operation.calls.len()).collect()),
                 Err(failure) => Err(failure.clone()),
@@ -193,6 +223,12 @@ impl Sender {
     }
 }
 
+/// Operations that were sent together, and what became of them.
+struct Group {
+    operations: Vec<Operation>,
+    replies: Result<Vec<Reply>, Failure>,
+}
+
 enum Executed {
     Done(Vec<Reply>),
     /// Nothing was executed, because the slot lives elsewhere now.
@@ -210,6 +246,15 @@ fn unexecuted(mut replies: impl Iterator<Item = Reply>) -> Result<Executed, Fail
         true => Ok(Executed::Moved),
         false => Err(Failure::unavailable(text)),
     }
+}
+
+fn fills_a_group(gathered: &VecDeque<Operation>) -> bool {
+    let (mut calls, mut bytes) = (0, 0);
+    gathered.iter().any(|operation| {
+        let size = size(operation);
+        (calls, bytes) = (calls + size.0, bytes + size.1);
+        calls >= GROUP_CALLS || bytes >= GROUP_BYTES
+    })
 }
 
 /// Takes from the front what fits together, at least one.

@@ -7,6 +7,7 @@ mod stream;
 pub use echo::EchoStream;
 
 use super::meter::{Reading, Used, histogram, record, sync_median};
+use super::on::{On, RedisUrl};
 use super::process::Process;
 use super::report::{self, Row};
 use anyhow::Context;
@@ -19,14 +20,17 @@ use std::time::{Duration, Instant};
 /// Rounds that every row is taken in: a noisy minute then hits all rows alike.
 const ROUNDS: u32 = 3;
 const WAKES: u64 = 200;
-const STORES: [&str; 3] = ["memory", "local-fsync", "local-os"];
+const STORES: &[&str] = &["memory", "local-fsync", "local-os"];
+const KVROCKS: &[&str] = &["kvrocks"];
 
 /// Full cycles (create, assignment, result, all acknowledged) over gRPC streams on every store, one task a
 /// message and in batches, against a stream that only echoes. Only acks with ok = true count. The ratio is
-/// against the echo of the same shape.
+/// against the echo of the same shape. `--store kvrocks` takes the store behind `--redis-url` instead, which
+/// should be an empty one.
 ///
 /// Examples:
 ///   codeq bench grpc --json
+///   codeq bench grpc --store kvrocks --redis-url redis://localhost:6666
 ///   codeq bench grpc --seconds 30 --streams 8 --in-flight 64 --create-batch 16 --claim-batch 32
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -46,6 +50,8 @@ pub struct GrpcBench {
     /// Tasks that a batching worker asks for.
     #[arg(long, default_value_t = 32)]
     claim_batch: usize,
+    #[command(flatten)]
+    on: On,
     /// A server that runs already: its producer stream. Rows are then named `remote`.
     #[arg(long, requires_all = ["worker_addr", "token"])]
     producer_addr: Option<SocketAddr>,
@@ -96,7 +102,9 @@ impl GrpcBench {
                 vec![Target { name: "remote".into(), producer, worker, token: token.clone(), process: None }]
             }
             _ => {
-                let started = STORES.iter().map(|name| start(name, &directory.join(name)));
+                let kvrocks = self.on.kvrocks()?;
+                let names = if kvrocks.is_some() { KVROCKS } else { STORES };
+                let started = names.iter().map(|name| start(name, &directory.join(name), kvrocks));
                 started.collect::<anyhow::Result<_>>()?
             }
         };
@@ -143,7 +151,7 @@ fn compare_with_memory(rows: &mut [Row]) {
 }
 
 /// A server of our own on one of the stores.
-fn start(name: &str, directory: &Path) -> anyhow::Result<Target> {
+fn start(name: &str, directory: &Path, kvrocks: Option<&RedisUrl>) -> anyhow::Result<Target> {
     std::fs::create_dir_all(directory)?;
     let scopes = "codeq:claim codeq:heartbeat codeq:abandon codeq:nack codeq:result codeq:subscribe";
     let scopes: Vec<&str> = scopes.split(' ').collect();
@@ -155,8 +163,9 @@ fn start(name: &str, directory: &Path) -> anyhow::Result<Target> {
         "workerAuthProvider": "static",
         "workerAuthConfig": {"token": "bench", "raw": raw, "eventTypes": ["*"], "scopes": scopes},
     });
-    match name {
-        "memory" => config["persistenceProvider"] = "memory".into(),
+    match (name, kvrocks) {
+        (_, Some(url)) => url.configure(&mut config),
+        ("memory", _) => config["persistenceProvider"] = "memory".into(),
         _ => {
             config["persistenceConfig"] = json!({"path": directory.join("data")});
             config["durability"] = if name == "local-os" { "os" } else { "fsync" }.into();

@@ -2,16 +2,19 @@
 
 use super::super::meter::{Used, histogram, record};
 use super::super::process::Process;
-use super::super::report::Row;
+use super::super::report::{self, Row};
 use super::super::store::PAYLOAD_BYTES;
+use super::bare;
 use super::client::{Client, string_of};
 use super::target::Target;
 use anyhow::{Context, bail};
 use codeq_api::work::ClaimedTasks;
+use codeq_store::kvrocks::KvrocksOptions;
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Items of a batch.
 const BATCH: usize = 100;
@@ -19,6 +22,7 @@ const BATCH: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     Echo,
+    Bare,
     Create,
     Claim,
     Submit,
@@ -30,8 +34,9 @@ pub enum Op {
 
 impl Op {
     /// In an order in which each finds what it needs.
-    pub const ALL: [Op; 8] = [
+    pub const ALL: [Op; 9] = [
         Op::Echo,
+        Op::Bare,
         Op::Create,
         Op::Claim,
         Op::Submit,
@@ -45,9 +50,15 @@ impl Op {
         matches!(self, Op::BatchCreate | Op::BatchClaim | Op::BatchSubmit)
     }
 
+    /// What the other rows are compared with.
+    pub fn is_ceiling(self) -> bool {
+        matches!(self, Op::Echo | Op::Bare)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Op::Echo => "echo",
+            Op::Bare => "bare",
             Op::Create => "create",
             Op::Claim => "claim",
             Op::Submit => "submit",
@@ -59,12 +70,15 @@ impl Op {
     }
 }
 
+/// What one connection has measured: how long each request took, and how many tasks they were about.
+pub type Lane = (Histogram<u64>, u64);
+
 /// What was measured of one kind of request, over all rounds.
 pub struct Tally {
     latencies: Histogram<u64>,
     /// Requests, or tasks of batches.
     count: u64,
-    elapsed: Duration,
+    pub elapsed: Duration,
     cpu: Duration,
     written: u64,
 }
@@ -88,6 +102,16 @@ impl Tally {
         }
     }
 
+    /// Adds what each connection has measured.
+    pub async fn gather(&mut self, lanes: Vec<JoinHandle<anyhow::Result<Lane>>>) -> anyhow::Result<()> {
+        for lane in lanes {
+            let (latencies, count) = lane.await??;
+            self.latencies.add(&latencies)?;
+            self.count += count;
+        }
+        Ok(())
+    }
+
     pub fn row(&self, name: &str, connections: usize, ceiling: Option<f64>, load: &Load<'_>, op: Op) -> Row {
         let used = Used { elapsed: self.elapsed, cpu: self.cpu, written: self.written };
         let ratio = ceiling.map(|ceiling| (self.per_second() / ceiling * 1000.0).round() / 1000.0);
@@ -96,10 +120,28 @@ impl Tally {
     }
 }
 
-/// Connections to the server and to the echo, and what one kind of request leaves for the next.
+/// What the server is compared with.
+pub enum Ceiling {
+    /// A server that is there already has none.
+    None,
+    Echo(Process),
+    Bare(KvrocksOptions),
+}
+
+impl Ceiling {
+    fn has(&self, op: Op) -> bool {
+        match op {
+            Op::Echo => matches!(self, Ceiling::Echo(_)),
+            Op::Bare => matches!(self, Ceiling::Bare(_)),
+            _ => true,
+        }
+    }
+}
+
+/// Connections to the server and to its ceiling, and what one kind of request leaves for the next.
 pub struct Load<'a> {
     target: &'a Target,
-    echo: Option<&'a Process>,
+    ceiling: &'a Ceiling,
     connections: usize,
     shared: Rc<Shared>,
 }
@@ -109,6 +151,8 @@ struct Shared {
     worker: String,
     create: Vec<u8>,
     create_batch: Vec<u8>,
+    /// The same of the command whose tasks are claimed one by one.
+    backlog: Vec<u8>,
     /// Ids that wait for a result, one by one.
     claimed: RefCell<Vec<String>>,
     /// Bodies that submit the results of a whole batch.
@@ -120,26 +164,47 @@ const CLAIM_BATCH: &[u8] = br#"{"commands":["bench-batch"],"count":100}"#;
 const SUBMIT: &[u8] = br#"{"status":"COMPLETED","result":{"ok":true,"note":"as large as a result usually is: a few fields, a number or two (42), some words about what was done and where the output can be found"}}"#;
 
 impl<'a> Load<'a> {
-    pub fn new(target: &'a Target, echo: Option<&'a Process>, connections: usize) -> Load<'a> {
+    pub fn new(target: &'a Target, ceiling: &'a Ceiling, connections: usize) -> Load<'a> {
         let payload = format!("\"{}\"", "p".repeat(PAYLOAD_BYTES - 2));
         let task = |command: &str| format!("{{\"command\":\"{command}\",\"payload\":{payload}}}");
+        let batch =
+            |command| format!("{{\"tasks\":[{}]}}", vec![task(command); BATCH].join(",")).into_bytes();
         let shared = Shared {
             producer: target.producer.clone(),
             worker: target.worker.clone(),
             create: task("bench").into_bytes(),
-            create_batch: format!("{{\"tasks\":[{}]}}", vec![task("bench-batch"); BATCH].join(","))
-                .into_bytes(),
+            create_batch: batch("bench-batch"),
+            backlog: batch("bench"),
             claimed: RefCell::default(),
             claimed_batches: RefCell::default(),
         };
-        Load { target, echo, connections, shared: Rc::new(shared) }
+        Load { target, ceiling, connections, shared: Rc::new(shared) }
+    }
+
+    pub fn has(&self, op: Op) -> bool {
+        self.ceiling.has(op)
     }
 
     fn process(&self, op: Op) -> Option<&Process> {
-        match op {
-            Op::Echo => self.echo,
+        match (op, self.ceiling) {
+            (Op::Echo, Ceiling::Echo(echo)) => Some(echo),
+            (Op::Echo | Op::Bare, _) => None,
             _ => self.target.process.as_ref(),
         }
+    }
+
+    /// Creates so many tasks that wait while everything else is measured.
+    pub async fn fill(&self, backlog: usize) -> anyhow::Result<()> {
+        let mut client = Client::connect(self.target.address).await?;
+        let body = self.shared.backlog.as_slice();
+        for created in (0..backlog).step_by(BATCH) {
+            if created.is_multiple_of(10_000) {
+                report::progress(&format!("{created} of {backlog} tasks wait"));
+            }
+            let response = client.post("/v1/codeq/tasks/batch", &self.shared.producer, body).await?;
+            expect(200, "batch create", response.status)?;
+        }
+        Ok(())
     }
 
     /// Waits until the server has done what earlier requests left to the background.
@@ -156,6 +221,9 @@ impl<'a> Load<'a> {
 
     /// All connections at once for so long, or until there is nothing left to do.
     pub async fn run(&self, op: Op, seconds: f64, tally: &mut Tally) -> anyhow::Result<()> {
+        if let (Op::Bare, Ceiling::Bare(options)) = (op, self.ceiling) {
+            return bare::run(options, self.connections, seconds, tally).await;
+        }
         let address = self.process(op).map_or(self.target.address, |process| process.address);
         let mut clients = Vec::with_capacity(self.connections);
         for _ in 0..self.connections {
@@ -177,21 +245,11 @@ impl<'a> Load<'a> {
         let after = usage();
         tally.cpu += after.0.saturating_sub(before.0);
         tally.written += after.1.saturating_sub(before.1);
-        for handle in handles {
-            let (latencies, count) = handle.await??;
-            tally.latencies.add(&latencies)?;
-            tally.count += count;
-        }
-        Ok(())
+        tally.gather(handles).await
     }
 }
 
-async fn lane(
-    op: Op,
-    client: &mut Client,
-    shared: &Shared,
-    end: Instant,
-) -> anyhow::Result<(Histogram<u64>, u64)> {
+async fn lane(op: Op, client: &mut Client, shared: &Shared, end: Instant) -> anyhow::Result<Lane> {
     let mut latencies = histogram();
     let mut count = 0;
     while Instant::now() < end {
@@ -206,6 +264,7 @@ async fn lane(
 /// One request, or one cycle of three; how many tasks it was about. `None`: nothing is left.
 async fn once(op: Op, client: &mut Client, shared: &Shared) -> anyhow::Result<Option<u64>> {
     match op {
+        Op::Bare => bail!("a bare create is no request"),
         Op::Echo => {
             expect(200, "echo", client.post("/echo", &shared.producer, &shared.create).await?.status)?
         }

@@ -1,14 +1,16 @@
 //! `codeq bench http`: the whole server over real sockets, against an echo on the same stack.
 
+mod bare;
 mod client;
 mod load;
 mod target;
 mod wake;
 
+use super::on::On;
 use super::process::Process;
 use super::report::{self, Row};
 use codeq_server::http::{self, Entry};
-use load::{Load, Op};
+use load::{Ceiling, Load, Op};
 use std::path::PathBuf;
 use target::Target;
 
@@ -19,9 +21,14 @@ const ROUNDS: u32 = 4;
 /// in batches of 100, against an echo route on the same stack without auth or parsing. Only answers with
 /// the right status count. Processor time and memory are the server's.
 ///
+/// With `--store kvrocks` the server works over the given server, which should be an empty one: the bench
+/// leaves its tasks there. The ceiling is then `bare`: one MULTI, EVALSHA, EXEC per task over as many
+/// connections, without a server of ours in between.
+///
 /// Examples:
 ///   codeq bench http --json
 ///   codeq bench http --seconds 20 --connections 64 --held 10000
+///   codeq bench http --store kvrocks --redis-url redis://localhost:6666 --backlog 1000000
 ///   codeq bench http --base-url http://localhost:8080 --producer-token T --worker-token T
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -35,6 +42,11 @@ pub struct HttpBench {
     /// Also hold so many long polls at once, and tell the server's memory.
     #[arg(long, default_value_t = 0)]
     held: usize,
+    /// So many tasks wait in the queue before anything is measured.
+    #[arg(long, default_value_t = 0)]
+    backlog: usize,
+    #[command(flatten)]
+    on: On,
     /// A server that runs already, instead of one of our own.
     #[arg(long, requires_all = ["producer_token", "worker_token"])]
     base_url: Option<String>,
@@ -59,42 +71,47 @@ impl HttpBench {
         };
         let target = match (&self.base_url, &self.producer_token, &self.worker_token) {
             (Some(url), Some(producer), Some(worker)) => Target::at(url, producer.clone(), worker.clone())?,
-            _ => Target::start(root.path())?,
+            _ => Target::start(root.path(), self.on.kvrocks()?)?,
         };
-        let echo = match target.process {
-            Some(_) => Some(Process::start(&["bench", "echo"])?),
-            None => None,
+        let ceiling = match (&target.process, self.on.kvrocks()?) {
+            (None, _) => Ceiling::None,
+            (Some(_), None) => Ceiling::Echo(Process::start(&["bench", "echo"])?),
+            (Some(_), Some(address)) => Ceiling::Bare(address.options()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let rows = runtime.block_on(self.rows(&target, echo.as_ref(), root.path()))?;
+        let rows = runtime.block_on(self.rows(&target, &ceiling, root.path()))?;
         report::print(&rows, &root.path().display().to_string(), self.json)
     }
 
     async fn rows(
         &self,
         target: &Target,
-        echo: Option<&Process>,
+        ceiling: &Ceiling,
         directory: &std::path::Path,
     ) -> anyhow::Result<Vec<Row>> {
-        let load = Load::new(target, echo, self.connections);
+        let load = Load::new(target, ceiling, self.connections);
+        load.fill(self.backlog).await?;
         let slice = self.seconds / f64::from(ROUNDS);
         let mut tallies: Vec<_> = Op::ALL.iter().map(|op| (*op, load::Tally::default())).collect();
         // Batches last: what they leave to the background would burden the single requests after them.
         for is_batch in [false, true] {
             for round in 1..=ROUNDS {
                 let taken = tallies.iter_mut().filter(|(op, _)| op.is_batch() == is_batch);
-                for (op, tally) in taken.filter(|(op, _)| *op != Op::Echo || echo.is_some()) {
+                for (op, tally) in taken.filter(|(op, _)| load.has(*op)) {
                     report::progress(&format!("round {round} of {ROUNDS}: {}", op.name()));
                     load.settle().await;
                     load.run(*op, slice, tally).await?;
                 }
             }
         }
-        let ceiling = tallies.iter().find(|(op, _)| *op == Op::Echo).map(|(_, tally)| tally.per_second());
-        let ceiling = ceiling.filter(|ceiling| *ceiling > 0.0);
+        let ceilings = tallies.iter().filter(|(op, _)| op.is_ceiling()).map(|(_, tally)| tally.per_second());
+        let ceiling = ceilings.into_iter().find(|ceiling| *ceiling > 0.0);
         let taken = tallies.iter().filter(|(_, tally)| tally.has_run());
         let mut rows: Vec<Row> =
             taken.map(|(op, tally)| tally.row(op.name(), self.connections, ceiling, &load, *op)).collect();
+        if self.backlog > 0 {
+            rows.iter_mut().for_each(|row| row.backlog = u64::try_from(self.backlog).ok());
+        }
         report::progress("wake");
         load.settle().await;
         rows.push(wake::wake(target, directory).await?);

@@ -1,5 +1,6 @@
 //! The server under load: one of our own in a process of its own, or one that is there already.
 
+use super::super::on::RedisUrl;
 use super::super::process::Process;
 use crate::issuer::Issuer;
 use anyhow::Context;
@@ -18,16 +19,19 @@ pub struct Target {
 }
 
 impl Target {
-    /// A server of our own with fsync and RS256 tokens.
-    pub fn start(directory: &Path) -> anyhow::Result<Target> {
+    /// A server of our own with RS256 tokens, on an embedded store with fsync or over Kvrocks.
+    pub fn start(directory: &Path, kvrocks: Option<&RedisUrl>) -> anyhow::Result<Target> {
         let issuer = Issuer::generate("bench")?;
         let jwks = publish(issuer.jwks().to_string())?;
-        let config = json!({
+        let mut config = json!({
             "port": 0, "bindAddress": "127.0.0.1", "env": "dev", "logLevel": "info",
             "persistenceConfig": {"path": directory.join("data")},
             "identityJwksUrl": jwks, "identityIssuer": "bench", "identityAudience": "codeq-producer",
             "workerJwksUrl": jwks, "workerIssuer": "bench", "workerAudience": "codeq-worker",
         });
+        if let Some(url) = kvrocks {
+            url.configure(&mut config);
+        }
         let file = directory.join("config.yaml");
         std::fs::write(&file, config.to_string())?;
         let file = file.to_str().context("the directory's name is not text")?;

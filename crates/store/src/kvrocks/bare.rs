@@ -1,0 +1,44 @@
+//! Creates without the store around them: what a bench compares the store with.
+
+use super::connection::{Command, Connection, Reply, Target};
+use super::create::{enqueue_call, new_task};
+use super::keys::Keys;
+use super::options::KvrocksOptions;
+use super::record::Beside;
+use super::script::Names;
+use crate::Clock;
+use codeq_queue::{NewTask, QueueKey};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One connection that sends one MULTI, EVALSHA, EXEC per task and awaits its reply. Nothing is gathered.
+pub struct Bare {
+    connection: Connection,
+    names: Names,
+    keys: Keys,
+    retention: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Bare {
+    pub async fn connect(options: &KvrocksOptions) -> Result<Bare, String> {
+        let target = Target { backend: options.backend.clone(), slot: None, timeout: options.timeout };
+        let connection = Connection::new(target);
+        let names = Names::load(&connection).await.map_err(|trouble| trouble.text().to_owned())?;
+        let keys = Keys::new(&options.sharding.default_shard, false);
+        Ok(Bare { connection, names, keys, retention: options.rules.retention, clock: options.clock.clone() })
+    }
+
+    pub async fn create(&self, new: NewTask) -> Result<(), String> {
+        let task = new_task(new, self.clock.now(), 0);
+        let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+        let beside = Beside { number: 0, shard: "", unknown: "" };
+        let call = enqueue_call(&self.keys, &queue, [(&task, beside)].into_iter(), self.retention);
+        let commands = [Command::new("MULTI"), self.names.command(&call), Command::new("EXEC")];
+        let replies = self.connection.exchange(&commands).await;
+        match replies.map_err(|trouble| trouble.text().to_owned())?.pop() {
+            Some(Reply::List(done)) if matches!(done.as_slice(), [Reply::List(_)]) => Ok(()),
+            other => Err(format!("EXEC answered {other:?}")),
+        }
+    }
+}
