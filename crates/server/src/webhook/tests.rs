@@ -8,6 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{self, ServerConfig};
 
 /// A receiver that keeps what it got and answers as told.
 struct Receiver {
@@ -225,4 +228,42 @@ async fn a_message_says_who_sends_what_and_is_signed_if_there_is_a_secret() {
     for header in ["x-codeq-timestamp: ", "x-codeq-signature: ", "webhook-signature: v1,"] {
         assert_eq!([0, 1].map(|n: usize| requests[n].contains(header)), [false, true], "{header}");
     }
+}
+
+/// Speaks TLS with a certificate that nobody vouches for; what became of each handshake.
+async fn self_signed() -> (u16, tokio::sync::mpsc::Receiver<std::io::Result<()>>) {
+    let certificate = include_bytes!("fixtures/self-signed.der").as_slice().into();
+    let key = PrivateKeyDer::Pkcs8(include_bytes!("fixtures/self-signed.key.der").as_slice().into());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, handshakes) = tokio::sync::mpsc::channel(8);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = tell.send(acceptor.accept(stream).await.map(drop)).await;
+        }
+    });
+    (port, handshakes)
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_told_nothing() {
+    let (port, mut handshakes) = self_signed().await;
+    for host in ["127.0.0.1", "localhost"] {
+        let attempt = send(&open(), &format!("https://{host}:{port}/hook")).await;
+        assert_eq!(attempt.error.as_deref(), Some("tls failed"), "{host}");
+        let handshake = handshakes.recv().await.expect("it was dialled");
+        assert!(handshake.is_err(), "{host}: the handshake must not end well");
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_without_tls_gets_no_message_over_https() {
+    let receiver = Receiver::answering(OK);
+    let attempt = send(&open(), &receiver.url().replace("http:", "https:")).await;
+    assert_eq!(error(attempt), "tls failed");
+    assert!(!receiver.requests().iter().any(|request| request.contains("POST")));
 }
