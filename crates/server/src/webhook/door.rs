@@ -226,7 +226,7 @@ fn failed(error: &reqwest::Error) -> String {
     if causes().any(|cause| cause.is::<Refused>()) {
         return Refused.to_string();
     }
-    let kind = causes().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+    let kind = causes().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(innermost).next();
     let reason = match kind {
         _ if error.is_timeout() => "timeout",
         Some(ErrorKind::ConnectionRefused) => "connection refused",
@@ -238,6 +238,12 @@ fn failed(error: &reqwest::Error) -> String {
         _ => "request failed",
     };
     reason.to_owned()
+}
+
+/// Errors are wrapped in errors that say less.
+fn innermost(error: &io::Error) -> ErrorKind {
+    let inside = |error: &io::Error| error.get_ref()?.downcast_ref::<io::Error>().map(innermost);
+    inside(error).unwrap_or_else(|| error.kind())
 }
 
 /// What bounds and breakers go by: the host and port of an address; empty if it has none.
