@@ -37,6 +37,7 @@ mod reply;
 mod report;
 mod script;
 mod shard;
+mod shared;
 mod signal;
 mod store;
 mod subscriptions;
@@ -47,6 +48,5 @@ mod writer;
 
 pub use open::open;
 pub use options::{Backend, KvrocksOptions, Sharding, Timing};
-pub use rate::Bucket;
 pub use relocate::{Immovable, Places, Relocation};
 pub use store::KvrocksStore;
