@@ -2,7 +2,10 @@
 //!
 //! Best effort: nothing here decides what becomes of a task, and whoever cannot ask goes on without an answer.
 
+use crate::QueueKey;
 use crate::store::Answer;
+use crate::subscription::Subscription;
+use std::sync::Arc;
 
 /// The bucket of one caller in one scope.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -14,9 +17,29 @@ pub struct Bucket {
     pub capacity: u32,
 }
 
+/// Subscriptions of which one at most is told that a queue has filled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lot {
+    pub pick: Pick,
+    /// In the order of their creation.
+    pub members: Vec<Arc<Subscription>>,
+}
+
+/// Which one. Who rests, because it was told less than its interval ago, is passed over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// The members of this group take turns.
+    Turns(Box<str>),
+    /// Counted round among those that do not rest.
+    Number(u64),
+}
+
 /// See [`crate::Store::shared`].
 pub trait Shared: Send + Sync {
     /// Takes one request out of a bucket that all processes take from, or tells in how many seconds there
     /// will be one.
     fn take_token(&self, bucket: Bucket) -> Answer<Result<(), u64>>;
+    /// Who of the lots is told now, in their order. Whoever is chosen here rests for its interval, as far as
+    /// every process is concerned.
+    fn choose(&self, queue: QueueKey, lots: Vec<Lot>) -> Answer<Vec<Arc<Subscription>>>;
 }

@@ -1,7 +1,8 @@
 //! Availability notifications: tells subscribers that a queue which was empty has work.
 //!
 //! At most once per trigger: one attempt, nothing stored, nothing repeated. Triggers of one queue that come
-//! together are one.
+//! together are one. Where several processes notify, the store chooses for all of them; whoever is chosen rests,
+//! also when the limit of its address then drops the notification.
 
 use super::Sender;
 use super::callbacks::address_key;
@@ -105,7 +106,7 @@ impl Notifier {
 
     async fn tell_of(&self, memory: &mut Memory, queue: &QueueKey, command: &Arc<str>) {
         let now = self.sender.broker.now();
-        let chosen = memory.chooser.choose(&memory.view, queue, now);
+        let chosen = self.choose(memory, queue, now).await;
         let chosen = self.within_limits(chosen, now).await;
         if chosen.is_empty() {
             return;
@@ -119,6 +120,21 @@ impl Notifier {
             memory.chooser.told(&subscription, now);
             self.send(subscription, command, depth, &sent_at);
         }
+    }
+
+    /// Who is to be told, as far as all processes that notify are concerned.
+    async fn choose(&self, memory: &mut Memory, queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
+        let lots = memory.view.lots(queue, now);
+        if lots.is_empty() {
+            return Vec::new();
+        }
+        let Some(shared) = self.sender.broker.shared() else {
+            return memory.chooser.choose(&lots, queue, now);
+        };
+        shared.choose(queue.clone(), lots).await.unwrap_or_else(|failure| {
+            tracing::debug!(err = %failure, "whom to notify cannot be asked");
+            Vec::new()
+        })
     }
 
     /// Drops those whose address has had enough.

@@ -23,6 +23,7 @@ mod known;
 mod list;
 mod migrate;
 mod notes;
+mod notify;
 mod open;
 mod operate;
 mod operations;

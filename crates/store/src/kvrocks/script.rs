@@ -37,6 +37,7 @@ scripts! {
     TopicPut = ["topic_put"];
     SubscriptionPut = ["subscription_put"];
     SubscriptionRemove = ["subscription_remove"];
+    Notify = ["notify"];
     OperationPut = ["operation_put"];
     Rewrite = ["rewrite"];
     Arrive = ["record", "arrive"];
