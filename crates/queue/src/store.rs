@@ -19,6 +19,7 @@ use crate::operation::Operation;
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
 use crate::result::{Outcome, ResultRecord};
+use crate::shared::Shared;
 use crate::subscription::{NewSubscription, Subscription};
 use crate::task::Task;
 use crate::time::Time;
@@ -251,6 +252,10 @@ pub trait Store: Send + Sync {
     // The process.
 
     fn health(&self) -> Health;
+    /// What the processes over one keyspace have in common; `None` where one process has the store alone.
+    fn shared(&self) -> Option<Arc<dyn Shared>> {
+        None
+    }
     /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered
     /// empty. Repeating it is harmless.
     fn close(self: Arc<Self>) -> Answer<()>;

@@ -1,9 +1,12 @@
-//! Rate limits: a token bucket per scope and caller, in this process.
+//! Rate limits: a token bucket per scope and caller. Where several processes serve one keyspace the store has
+//! the buckets and every limited request asks it once; otherwise they are here and nothing is asked.
 
 use crate::config::RateLimit;
-use codeq_queue::Time;
+use crate::telemetry::seldom::Seldom;
+use codeq_queue::shared::{Bucket as SharedBucket, Shared};
+use codeq_queue::{Failure, Time};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets kept per scope. A full bucket is the same as none, so those are dropped first.
 const BUCKETS: usize = 100_000;
@@ -30,27 +33,68 @@ impl RateScope {
     }
 }
 
+/// The limit of one scope, wherever its buckets are.
+pub struct Limiter {
+    scope: RateScope,
+    own: Option<Buckets>,
+    complaints: Seldom,
+}
+
+impl Limiter {
+    /// `None`: no limit.
+    pub fn new(scope: RateScope, limit: Option<RateLimit>) -> Limiter {
+        Limiter { scope, own: limit.map(Buckets::new), complaints: Seldom::default() }
+    }
+
+    /// Takes one request out of the caller's bucket, or tells in how many seconds there will be one. Who
+    /// cannot be asked allows: a limit must not be the reason that work stands still.
+    pub async fn take(
+        &self,
+        shared: Option<&Arc<dyn Shared>>,
+        caller: &[u8; 32],
+        operation: &'static str,
+        now: Time,
+    ) -> Result<(), u64> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let Some(shared) = shared else { return own.take(caller, now) };
+        let bucket = SharedBucket {
+            scope: self.scope.word(),
+            caller: *caller,
+            per_second: f64::from(own.limit.requests_per_minute) / 60.0,
+            capacity: own.limit.burst_size,
+        };
+        shared.take_token(bucket).await.unwrap_or_else(|failure| {
+            self.complain(operation, &failure, now);
+            Ok(())
+        })
+    }
+
+    fn complain(&self, op: &'static str, failure: &Failure, now: Time) {
+        if self.complaints.may(now) {
+            tracing::warn!(scope = self.scope.word(), op, err = %failure, "rate limit check failed");
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     level: u64,
     filled_at: Time,
 }
 
-/// The buckets of one scope. Whose they are is told by a hash.
-pub struct Buckets {
-    limit: Option<RateLimit>,
+/// The buckets of one scope in this process. Whose they are is told by a hash.
+struct Buckets {
+    limit: RateLimit,
     callers: Mutex<HashMap<[u8; 32], Bucket>>,
 }
 
 impl Buckets {
-    /// `None`: no limit.
-    pub fn new(limit: Option<RateLimit>) -> Buckets {
+    fn new(limit: RateLimit) -> Buckets {
         Buckets { limit, callers: Mutex::default() }
     }
 
-    /// Takes one request out of the caller's bucket, or tells in how many seconds there will be one.
-    pub fn take(&self, caller: &[u8; 32], now: Time) -> Result<(), u64> {
-        let Some(limit) = &self.limit else { return Ok(()) };
+    fn take(&self, caller: &[u8; 32], now: Time) -> Result<(), u64> {
+        let limit = &self.limit;
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if callers.len() >= BUCKETS && !callers.contains_key(caller) {
             make_room(&mut callers, limit, now);
@@ -91,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_bucket_starts_full_and_refills_at_its_rate() {
-        let buckets = Buckets::new(Some(RateLimit { requests_per_minute: 60, burst_size: 2 }));
+        let buckets = Buckets::new(RateLimit { requests_per_minute: 60, burst_size: 2 });
         let take = |millis| buckets.take(&[7; 32], Time::from_millis(millis));
         assert_eq!((take(0), take(0), take(0)), (Ok(()), Ok(()), Err(1)));
         assert_eq!(take(999), Err(1));
         assert_eq!(take(1000), Ok(()));
         assert_eq!(buckets.take(&[8; 32], Time::from_millis(1000)), Ok(()));
         assert_eq!((take(60_000), take(60_000), take(60_000)), (Ok(()), Ok(()), Err(1)));
-        let slow = Buckets::new(Some(RateLimit { requests_per_minute: 2, burst_size: 1 }));
+        let slow = Buckets::new(RateLimit { requests_per_minute: 2, burst_size: 1 });
         assert_eq!(slow.take(&[7; 32], Time::ZERO), Ok(()));
         assert_eq!(slow.take(&[7; 32], Time::ZERO), Err(30));
         for millis in 1..30_000 {
@@ -109,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_number_of_buckets_is_bounded() {
-        let buckets = Buckets::new(Some(RateLimit { requests_per_minute: 1, burst_size: 1 }));
+        let buckets = Buckets::new(RateLimit { requests_per_minute: 1, burst_size: 1 });
         for caller in 0..BUCKETS * 2 + 5 {
             let mut hash = [0; 32];
             hash[..8].copy_from_slice(&caller.to_be_bytes());

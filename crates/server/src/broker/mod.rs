@@ -30,7 +30,7 @@ pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
 use crate::artifacts::Artifacts;
 use crate::telemetry::traces::Traces;
 use codeq_queue::store::{Answer, Health, Wait};
-use codeq_queue::{Failure, Refusal, Store, Time};
+use codeq_queue::{Failure, Refusal, Shared, Store, Time};
 use codeq_store::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +81,7 @@ pub type Items<T> = Vec<Result<T, Error>>;
 
 pub struct Broker {
     store: Arc<dyn Store>,
+    shared: Option<Arc<dyn Shared>>,
     clock: Arc<dyn Clock>,
     settings: Settings,
     artifacts: Arc<Artifacts>,
@@ -103,6 +104,7 @@ impl Broker {
         draining: CancellationToken,
     ) -> Broker {
         Broker {
+            shared: store.shared(),
             store,
             clock,
             settings,
@@ -129,6 +131,11 @@ impl Broker {
 
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// What this process has in common with others over the same keyspace, if there may be others.
+    pub fn shared(&self) -> Option<&Arc<dyn Shared>> {
+        self.shared.as_ref()
     }
 
     /// Lets go of the storage; everything acknowledged is kept.

@@ -9,18 +9,15 @@ use crate::config::{Config, Persistence};
 use crate::events::Feed;
 use crate::history::History;
 use crate::metrics::Metrics;
-use crate::rate::{Buckets, RateScope};
+use crate::rate::{Limiter, RateScope};
 use crate::stamp::Stamp;
+use crate::telemetry::seldom::Seldom;
 use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
 use codeq_store::Clock;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
-
-/// Milliseconds between two logged failures.
-const COMPLAINTS: i64 = 1000;
 
 pub struct App {
     /// Set once the store is open.
@@ -42,8 +39,8 @@ pub struct App {
     pub store_provider: &'static str,
     /// Where tasks are kept, if it is a directory of this machine.
     pub data_directory: Option<PathBuf>,
-    /// When a failure was last logged, in milliseconds.
-    complained: AtomicI64,
+    /// When failures are logged.
+    complaints: Seldom,
     /// `/metrics` has a port of its own.
     pub has_metrics_port: bool,
 }
@@ -56,9 +53,9 @@ pub struct Limits {
 }
 
 struct Rates {
-    producer: Buckets,
-    worker: Buckets,
-    admin: Buckets,
+    producer: Limiter,
+    worker: Limiter,
+    admin: Limiter,
 }
 
 impl App {
@@ -81,7 +78,7 @@ impl App {
                 Persistence::Embedded(embedded) => Some(embedded.path.clone()),
                 Persistence::Kvrocks(_) | Persistence::Memory => None,
             },
-            complained: AtomicI64::new(0),
+            complaints: Seldom::default(),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
             gate,
@@ -92,9 +89,9 @@ impl App {
             },
             limits: Limits { body: config.limits.max_body_bytes, submit: config.limits.max_submit_bytes },
             rates: Rates {
-                producer: Buckets::new(config.rate_limits.producer),
-                worker: Buckets::new(config.rate_limits.worker),
-                admin: Buckets::new(config.rate_limits.admin),
+                producer: Limiter::new(RateScope::Producer, config.rate_limits.producer),
+                worker: Limiter::new(RateScope::Worker, config.rate_limits.worker),
+                admin: Limiter::new(RateScope::Admin, config.rate_limits.admin),
             },
             clock,
             draining,
@@ -134,10 +131,7 @@ impl App {
     /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
     pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId, tenant: &str) {
         let Some(cause) = &error.cause else { return };
-        let now = self.now().millis();
-        let last = self.complained.swap(now, Ordering::Relaxed);
-        if now - last < COMPLAINTS {
-            self.complained.store(last, Ordering::Relaxed);
+        if !self.complaints.may(self.now()) {
             return;
         }
         tracing::error!(
@@ -149,19 +143,20 @@ impl App {
         );
     }
 
-    pub(super) fn check_rate(
+    pub(super) async fn check_rate(
         &self,
         caller: &Caller,
         scope: RateScope,
         operation: &'static str,
     ) -> Result<(), Error> {
-        let buckets = match scope {
+        let limiter = match scope {
             RateScope::Producer => &self.rates.producer,
             RateScope::Worker => &self.rates.worker,
             RateScope::Admin => &self.rates.admin,
             RateScope::Webhook => return Ok(()),
         };
-        let taken = buckets.take(&caller.token_hash, self.now());
+        let shared = self.broker().and_then(|broker| broker.shared());
+        let taken = limiter.take(shared, &caller.token_hash, operation, self.now()).await;
         taken.map_err(|seconds| {
             self.metrics.rate_limited(scope, operation);
             Error::rate_limited(scope, operation, seconds)

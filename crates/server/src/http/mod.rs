@@ -174,10 +174,6 @@ async fn run(
     // Dropped before the handler runs, see `Call::forget_head`.
     let header = call.head.headers.remove(axum::http::header::AUTHORIZATION);
     let authorization = header.as_ref().map(HeaderValue::as_bytes);
-    let rate = |caller: &Caller| match route.rate {
-        Some((scope, operation)) => app.check_rate(caller, scope, operation),
-        None => Ok(()),
-    };
     match &route.endpoint {
         Endpoint::Open(handler) => handler(call).await,
         Endpoint::Any(handler) => {
@@ -190,30 +186,37 @@ async fn run(
             let caller = app.gate.producer(authorization).await?;
             drop(header);
             *tenant = Some(caller.0.tenant.clone());
-            rate(&caller.0)?;
+            check_rate(&app, route, &caller.0).await?;
             handler(call, caller).await
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
             drop(header);
             *tenant = Some(caller.0.tenant.clone());
-            rate(&caller.0)?;
+            check_rate(&app, route, &caller.0).await?;
             handler(call, caller).await
         }
         Endpoint::Operator(handler) => {
             let caller = app.gate.operator(authorization).await?;
             drop(header);
             *tenant = Some(caller.0.tenant.clone());
-            rate(&caller.0)?;
+            check_rate(&app, route, &caller.0).await?;
             handler(call, caller).await
         }
         Endpoint::Admin(handler) => {
             let caller = app.gate.admin(authorization).await?;
             drop(header);
             *tenant = Some(caller.0.tenant.clone());
-            rate(&caller.0)?;
+            check_rate(&app, route, &caller.0).await?;
             handler(call, caller).await
         }
+    }
+}
+
+async fn check_rate(app: &App, route: &Route, caller: &Caller) -> Result<(), Error> {
+    match route.rate {
+        Some((scope, operation)) => app.check_rate(caller, scope, operation).await,
+        None => Ok(()),
     }
 }
 

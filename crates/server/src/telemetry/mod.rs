@@ -1,5 +1,6 @@
 //! What the process tells about itself.
 
 pub mod logs;
+pub mod seldom;
 pub mod told;
 pub mod traces;

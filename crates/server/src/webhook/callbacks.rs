@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// How much longer than an attempt a callback is ours.
 const HOLD_MARGIN: Duration = Duration::from_secs(5);
+/// How limits call it.
+const RESULT: &str = "task_result";
 /// How long it is ours where other processes take from the same outbox.
 const SHARED_HOLD: Duration = Duration::from_secs(60);
 
@@ -101,7 +103,7 @@ impl Callbacks {
         let look = tokio::time::sleep(LOOK);
         tokio::pin!(look);
         loop {
-            self.release();
+            self.release().await;
             let next = self.state().next_event();
             let wait = next.map_or(LOOK, |at| at.since(self.sender.broker.now()));
             tokio::select! {
@@ -126,7 +128,7 @@ impl Callbacks {
             let taken = self.sender.broker.take_deliveries(TAKEN_AT_ONCE, self.policy.hold).await;
             let taken = self.state().end_taking(taken?, until);
             for delivery in taken.fresh {
-                self.place(delivery);
+                self.place(delivery).await;
             }
             if taken.count < TAKEN_AT_ONCE {
                 break;
@@ -136,37 +138,41 @@ impl Callbacks {
     }
 
     /// Sends now, or as soon as the rate limit of the address allows.
-    fn place(self: &Arc<Self>, delivery: Delivery) {
+    async fn place(self: &Arc<Self>, delivery: Delivery) {
         let key = address_key(&delivery.url);
         let now = self.sender.broker.now();
-        let mut state = self.state();
-        let is_free = match state.parked.is_waiting(&key) {
+        let is_waiting = self.state().parked.is_waiting(&key);
+        let is_free = match is_waiting {
             true => Err(now),
-            false => self.may_send(&key, now),
+            false => self.may_send(&key, now).await,
         };
         match is_free {
-            Ok(()) => {
-                drop(state);
-                self.send(delivery);
-            }
+            Ok(()) => self.send(delivery),
             Err(at) => {
-                state.parked.park(key, delivery, at);
-                drop(state);
-                self.sender.metrics.rate_limited(RateScope::Webhook, "task_result");
+                self.state().parked.park(key, delivery, at);
+                self.sender.metrics.rate_limited(RateScope::Webhook, RESULT);
             }
         }
     }
 
-    fn may_send(&self, key: &Key, now: Time) -> Result<(), Time> {
-        self.sender.rates.take(key, now).map_err(|seconds| now.plus_seconds(seconds))
+    async fn may_send(&self, key: &Key, now: Time) -> Result<(), Time> {
+        let taken = self.sender.take(key, RESULT, now).await;
+        taken.map_err(|seconds| now.plus_seconds(seconds))
     }
 
-    /// Sends what the rate limits have held back.
-    fn release(self: &Arc<Self>) {
+    /// Sends what the rate limits have held back. Only this and [`Callbacks::place`] touch what is parked,
+    /// one after the other, so that it may be asked without holding on to it.
+    async fn release(self: &Arc<Self>) {
         let now = self.sender.broker.now();
-        let released = self.state().parked.release(now, |key| self.may_send(key, now));
-        for delivery in released {
-            self.send(delivery);
+        loop {
+            let Some(key) = self.state().parked.due(now) else { return };
+            match self.may_send(&key, now).await {
+                Ok(()) => {
+                    let released = self.state().parked.pop(&key);
+                    released.into_iter().for_each(|delivery| self.send(delivery));
+                }
+                Err(at) => self.state().parked.put_off(&key, at.max(Time::from_millis(now.millis() + 1))),
+            }
         }
     }
 

@@ -1,5 +1,9 @@
 //! Who is told that a queue has filled. Pure: the time and the subscriptions are arguments.
+//!
+//! A [`View`] tells among whom to choose. Who it is, this process's [`Chooser`] says where it is alone, and the
+//! store where several processes notify.
 
+use codeq_queue::shared::{Lot, Pick};
 use codeq_queue::subscription::{DeliveryMode, Subscription};
 use codeq_queue::{QueueKey, Time};
 use std::collections::HashMap;
@@ -53,9 +57,38 @@ impl View {
         found.dedup();
         found.into_iter().map(|place| &tenant.all[place]).collect()
     }
+
+    /// Among whom to choose now: everyone who wants to hear of it in any case is a lot of its own, every group
+    /// is one, and all in hash mode together.
+    pub fn lots(&self, queue: &QueueKey, now: Time) -> Vec<Lot> {
+        let mut lots: Vec<Lot> = Vec::new();
+        let (mut groups, mut hashed) = (Vec::<Lot>::new(), Vec::new());
+        let mut known: HashMap<&str, usize> = HashMap::new();
+        for subscription in self.matching(queue).into_iter().filter(|s| s.expires_at > now) {
+            let member = subscription.clone();
+            match subscription.mode {
+                DeliveryMode::Fanout => lots.push(Lot { pick: Pick::Number(0), members: vec![member] }),
+                DeliveryMode::Hash => hashed.push(member),
+                DeliveryMode::Group => {
+                    let group = subscription.group.as_deref().unwrap_or_default();
+                    let place = *known.entry(group).or_insert(groups.len());
+                    match groups.get_mut(place) {
+                        Some(lot) => lot.members.push(member),
+                        None => groups.push(Lot { pick: Pick::Turns(group.into()), members: vec![member] }),
+                    }
+                }
+            }
+        }
+        lots.append(&mut groups);
+        if !hashed.is_empty() {
+            let minute = u64::try_from(now.millis().div_euclid(1000 * HASH_SECONDS)).unwrap_or(0);
+            lots.push(Lot { pick: Pick::Number(minute), members: hashed });
+        }
+        lots
+    }
 }
 
-/// Remembers who was told when, and whose turn it is.
+/// Remembers who was told when, and whose turn it is, where no other process tells anyone.
 #[derive(Default)]
 pub struct Chooser {
     told: HashMap<u128, Time>,
@@ -64,32 +97,12 @@ pub struct Chooser {
 
 impl Chooser {
     /// Who is to be told now.
-    pub fn choose(&mut self, view: &View, queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
-        let mut chosen = Vec::new();
-        let mut hashed = Vec::new();
-        let mut groups: HashMap<&str, Vec<&Arc<Subscription>>> = HashMap::new();
-        let mut order = Vec::new();
-        for subscription in view.matching(queue).into_iter().filter(|s| s.expires_at > now) {
-            let is_free = self.is_free(subscription, now);
-            match subscription.mode {
-                DeliveryMode::Fanout if is_free => chosen.push(subscription.clone()),
-                DeliveryMode::Hash if is_free => hashed.push(subscription),
-                DeliveryMode::Fanout | DeliveryMode::Hash => {}
-                DeliveryMode::Group => {
-                    let group = subscription.group.as_deref().unwrap_or_default();
-                    let members = groups.entry(group).or_default();
-                    if members.is_empty() {
-                        order.push(group);
-                    }
-                    members.push(subscription);
-                }
-            }
-        }
-        for group in order {
-            chosen.extend(self.next_member(queue, group, &groups[group], now));
-        }
-        chosen.extend(by_minute(&hashed, now));
-        chosen
+    pub fn choose(&mut self, lots: &[Lot], queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
+        let chosen = lots.iter().filter_map(|lot| match &lot.pick {
+            Pick::Turns(group) => self.next_member(queue, group, &lot.members, now),
+            Pick::Number(number) => self.numbered(*number, &lot.members, now),
+        });
+        chosen.collect()
     }
 
     /// The next member in turn that may be told.
@@ -97,7 +110,7 @@ impl Chooser {
         &mut self,
         queue: &QueueKey,
         group: &str,
-        members: &[&Arc<Subscription>],
+        members: &[Arc<Subscription>],
         now: Time,
     ) -> Option<Arc<Subscription>> {
         if self.turns.len() >= GROUPS {
@@ -106,9 +119,15 @@ impl Chooser {
         let key = (queue.clone(), group.into());
         let turn = self.turns.get(&key).copied().unwrap_or(0);
         let mut places = (turn..turn + members.len()).map(|place| place % members.len());
-        let place = places.find(|place| self.is_free(members[*place], now))?;
+        let place = places.find(|place| self.is_free(&members[*place], now))?;
         self.turns.insert(key, place + 1);
         Some(members[place].clone())
+    }
+
+    fn numbered(&self, number: u64, members: &[Arc<Subscription>], now: Time) -> Option<Arc<Subscription>> {
+        let free: Vec<_> = members.iter().filter(|member| self.is_free(member, now)).collect();
+        let place = number.checked_rem(u64::try_from(free.len()).ok()?)?;
+        free.get(usize::try_from(place).ok()?).map(|member| (*member).clone())
     }
 
     /// It was told now: it rests for its interval.
@@ -128,12 +147,6 @@ impl Chooser {
     fn is_free(&self, subscription: &Subscription, now: Time) -> bool {
         self.told.get(&subscription.id).is_none_or(|told| told.plus(subscription.min_interval) <= now)
     }
-}
-
-fn by_minute(hashed: &[&Arc<Subscription>], now: Time) -> Option<Arc<Subscription>> {
-    let minute = now.millis().div_euclid(1000 * HASH_SECONDS);
-    let place = minute.checked_rem_euclid(i64::try_from(hashed.len()).ok()?)?;
-    hashed.get(usize::try_from(place).ok()?).map(|subscription| (*subscription).clone())
 }
 
 #[cfg(test)]

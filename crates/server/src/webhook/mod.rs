@@ -25,12 +25,14 @@ pub use signals::Signals;
 use crate::broker::Broker;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::rate::Buckets;
+use crate::rate::{Limiter, RateScope};
 use callbacks::{Callbacks, Policy};
+use codeq_queue::Time;
 use codeq_store::Clock;
 use door::{Door, DoorOptions};
 use notifier::Notifier;
 use outbound::Outbound;
+use parked::Key;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -44,8 +46,15 @@ struct Sender {
     metrics: Arc<Metrics>,
     signals: Arc<Signals>,
     /// By address.
-    rates: Arc<Buckets>,
+    limiter: Arc<Limiter>,
     draining: CancellationToken,
+}
+
+impl Sender {
+    /// Takes one request out of the limit of an address, or tells in how many seconds there will be one.
+    async fn take(&self, address: &Key, operation: &'static str, now: Time) -> Result<(), u64> {
+        self.limiter.take(self.broker.shared(), address, operation, now).await
+    }
 }
 
 /// The senders at work.
@@ -76,7 +85,7 @@ impl Webhooks {
             outbound: outbound.clone(),
             metrics: metrics.clone(),
             signals: signals.clone(),
-            rates: Arc::new(Buckets::new(config.rate_limits.webhook)),
+            limiter: Arc::new(Limiter::new(RateScope::Webhook, config.rate_limits.webhook)),
             draining: draining.clone(),
         };
         loops.spawn(Callbacks::new(sender.clone(), Policy::new(config)).run());

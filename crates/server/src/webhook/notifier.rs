@@ -1,7 +1,8 @@
 //! Availability notifications: tells subscribers that a queue which was empty has work.
 //!
 //! At most once per trigger: one attempt, nothing stored, nothing repeated. Triggers of one queue that come
-//! together are one.
+//! together are one. Where several processes notify, the store chooses for all of them; whoever is chosen rests,
+//! also when the limit of its address then drops the notification.
 
 use super::Sender;
 use super::callbacks::address_key;
@@ -13,7 +14,7 @@ use crate::rate::RateScope;
 use crate::stamp::utc_seconds;
 use crate::telemetry::traces::Traces;
 use codeq_queue::subscription::Subscription;
-use codeq_queue::{QueueKey, TaskId};
+use codeq_queue::{QueueKey, TaskId, Time};
 use serde::Serialize;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const VIEW_AGE: Duration = Duration::from_secs(1);
 const VIEW_SHARE: u32 = 10;
 /// Notifications that wait for one host.
 const WAITING: usize = 2000;
+/// How limits call it.
+const READY: &str = "queue_ready";
 
 pub struct Notifier {
     pub sender: Sender,
@@ -103,14 +106,8 @@ impl Notifier {
 
     async fn tell_of(&self, memory: &mut Memory, queue: &QueueKey, command: &Arc<str>) {
         let now = self.sender.broker.now();
-        let mut chosen = memory.chooser.choose(&memory.view, queue, now);
-        chosen.retain(|subscription| {
-            let taken = self.sender.rates.take(&address_key(&subscription.callback_url), now);
-            if taken.is_err() {
-                self.sender.metrics.rate_limited(RateScope::Webhook, "queue_ready");
-            }
-            taken.is_ok()
-        });
+        let chosen = self.choose(memory, queue, now).await;
+        let chosen = self.within_limits(chosen, now).await;
         if chosen.is_empty() {
             return;
         }
@@ -123,6 +120,34 @@ impl Notifier {
             memory.chooser.told(&subscription, now);
             self.send(subscription, command, depth, &sent_at);
         }
+    }
+
+    /// Who is to be told, as far as all processes that notify are concerned.
+    async fn choose(&self, memory: &mut Memory, queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
+        let lots = memory.view.lots(queue, now);
+        if lots.is_empty() {
+            return Vec::new();
+        }
+        let Some(shared) = self.sender.broker.shared() else {
+            return memory.chooser.choose(&lots, queue, now);
+        };
+        shared.choose(queue.clone(), lots).await.unwrap_or_else(|failure| {
+            tracing::debug!(err = %failure, "whom to notify cannot be asked");
+            Vec::new()
+        })
+    }
+
+    /// Drops those whose address has had enough.
+    async fn within_limits(&self, chosen: Vec<Arc<Subscription>>, now: Time) -> Vec<Arc<Subscription>> {
+        let mut allowed = Vec::with_capacity(chosen.len());
+        for subscription in chosen {
+            let address = address_key(&subscription.callback_url);
+            match self.sender.take(&address, READY, now).await {
+                Ok(()) => allowed.push(subscription),
+                Err(_) => self.sender.metrics.rate_limited(RateScope::Webhook, READY),
+            }
+        }
+        allowed
     }
 
     fn send(&self, subscription: Arc<Subscription>, command: &Arc<str>, depth: u64, sent_at: &str) {

@@ -7,85 +7,91 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 pub type Key = [u8; 32];
 
 pub struct Parked<T> {
-    waiting: HashMap<Key, VecDeque<T>>,
+    addresses: HashMap<Key, Address<T>>,
     /// When to ask again for each address that something waits for.
     asks: BTreeSet<(Time, Key)>,
 }
 
+struct Address<T> {
+    ask: Time,
+    /// Never empty.
+    items: VecDeque<T>,
+}
+
 impl<T> Default for Parked<T> {
     fn default() -> Parked<T> {
-        Parked { waiting: HashMap::new(), asks: BTreeSet::new() }
+        Parked { addresses: HashMap::new(), asks: BTreeSet::new() }
     }
 }
 
 impl<T> Parked<T> {
     /// Whether something waits already: what comes now goes behind it.
     pub fn is_waiting(&self, key: &Key) -> bool {
-        self.waiting.contains_key(key)
+        self.addresses.contains_key(key)
     }
 
     /// `at` counts only for the first of an address.
     pub fn park(&mut self, key: Key, item: T, at: Time) {
-        let queue = self.waiting.entry(key).or_default();
-        if queue.is_empty() {
+        let address = self.addresses.entry(key).or_insert_with(|| {
             self.asks.insert((at, key));
-        }
-        queue.push_back(item);
+            Address { ask: at, items: VecDeque::new() }
+        });
+        address.items.push_back(item);
     }
 
     pub fn next_ask(&self) -> Option<Time> {
         self.asks.first().map(|(at, _)| *at)
     }
 
-    /// Everything that may go now. `may` takes one out of the limit of an address, or tells when to ask
-    /// again.
-    pub fn release(&mut self, now: Time, may: impl Fn(&Key) -> Result<(), Time>) -> Vec<T> {
-        let mut released = Vec::new();
-        while let Some((_, key)) = self.asks.first().copied().filter(|(at, _)| *at <= now) {
-            self.asks.pop_first();
-            let Some(queue) = self.waiting.get_mut(&key) else { continue };
-            let again = loop {
-                if queue.is_empty() {
-                    break None;
-                }
-                match may(&key) {
-                    Ok(()) => released.extend(queue.pop_front()),
-                    Err(at) => break Some(at.max(Time::from_millis(now.millis() + 1))),
-                }
-            };
-            match again {
-                Some(at) => drop(self.asks.insert((at, key))),
-                None => drop(self.waiting.remove(&key)),
-            }
+    /// An address whose limit may be asked now.
+    pub fn due(&self, now: Time) -> Option<Key> {
+        self.asks.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
+    }
+
+    /// The limit of this address is to be asked again at `at`.
+    pub fn put_off(&mut self, key: &Key, at: Time) {
+        if let Some(address) = self.addresses.get_mut(key) {
+            self.asks.remove(&(address.ask, *key));
+            self.asks.insert((at, *key));
+            address.ask = at;
         }
-        released
+    }
+
+    /// The first that waits for this address; it waits no more.
+    pub fn pop(&mut self, key: &Key) -> Option<T> {
+        let address = self.addresses.get_mut(key)?;
+        let item = address.items.pop_front();
+        if address.items.is_empty() {
+            self.asks.remove(&(address.ask, *key));
+            self.addresses.remove(key);
+        }
+        item
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     #[test]
     fn what_waits_goes_in_order_as_its_limit_allows() {
         let mut parked = Parked::default();
         let at = Time::from_millis;
+        let (one, two) = ([1; 32], [2; 32]);
         for item in 0..5 {
-            parked.park([1; 32], item, at(10));
+            parked.park(one, item, at(10));
         }
-        parked.park([2; 32], 9, at(15));
-        assert_eq!(parked.next_ask(), Some(at(10)));
-        assert_eq!(parked.release(at(9), |_| Ok(())), Vec::<i32>::new());
-        let left = Cell::new(2);
-        let may = |_: &Key| match left.replace(left.get() - 1) {
-            1.. => Ok(()),
-            _ => Err(at(20)),
-        };
-        assert_eq!(parked.release(at(10), may), [0, 1]);
-        assert!(parked.is_waiting(&[1; 32]));
-        assert_eq!(parked.release(at(15), |_| Ok(())), [9]);
-        assert_eq!(parked.release(at(20), |_| Ok(())), [2, 3, 4]);
-        assert!(!parked.is_waiting(&[1; 32]) && parked.next_ask().is_none());
+        parked.park(two, 9, at(15));
+        assert_eq!((parked.next_ask(), parked.due(at(9))), (Some(at(10)), None));
+        assert_eq!(parked.due(at(10)), Some(one));
+        assert_eq!((parked.pop(&one), parked.pop(&one)), (Some(0), Some(1)));
+        parked.put_off(&one, at(20));
+        assert!(parked.is_waiting(&one));
+        assert_eq!((parked.due(at(14)), parked.due(at(15))), (None, Some(two)));
+        assert_eq!((parked.pop(&two), parked.pop(&two)), (Some(9), None));
+        assert_eq!((parked.is_waiting(&two), parked.due(at(19))), (false, None));
+        assert_eq!(parked.due(at(20)), Some(one));
+        assert_eq!([(); 3].map(|()| parked.pop(&one)), [Some(2), Some(3), Some(4)]);
+        assert!(!parked.is_waiting(&one) && parked.next_ask().is_none());
     }
 }

@@ -78,6 +78,16 @@ impl Keys {
     pub fn subscriptions_of(&self, queue: &QueueKey) -> String {
         format!("{}subs:q:{}", self.prefix, queue_text(queue))
     }
+
+    /// Lives while a subscription rests.
+    pub fn last_told(&self, subscription: u128) -> String {
+        format!("{}subs:last:{subscription:032x}", self.prefix)
+    }
+
+    /// Counts the turns of a group.
+    pub fn turns(&self, queue: &QueueKey, group: &str) -> String {
+        format!("{}subs:rr:{}:{group}", self.prefix, queue_text(queue))
+    }
 }
 
 /// `<cmd>:<T>`; the colons of a command are escaped, those of a tenant stand behind the first.
@@ -105,6 +115,8 @@ mod tests {
         assert_eq!(keys.queue(&queue)[9], "codeq:q:a%3ab:acme:eu:pending:9");
         assert_eq!(keys.of("tasks:ttl"), "codeq:tasks:ttl");
         assert_eq!(keys.idempotency(&queue, "k"), "codeq:idem:a%3ab:acme:eu:k");
+        assert_eq!(keys.last_told(7), format!("codeq:subs:last:{:032x}", 7));
+        assert_eq!(keys.turns(&queue, "g:1"), "codeq:subs:rr:a%3ab:acme:eu:g:1");
         let video = Keys::new("video", true);
         assert_eq!(video.queue(&queue)[10], "codeq:{video}:q:a%3ab:acme:eu:s:video:inprog");
         assert_eq!(video.of("tasks"), "codeq:{video}:tasks");

@@ -1,66 +1,65 @@
 //! Token buckets that all processes share. They are keys of their own, in a cluster on whichever server their
 //! slot lives; what is lost of them in a crash is a few requests too many.
 
+use super::cluster::slot_of;
 use super::connection::{Command, Connection, Reply, Target};
 use super::options::Backend;
 use super::reply::int;
-use super::store::{Keeper, KvrocksStore};
+use super::store::Keeper;
 use codeq_queue::Failure;
+use codeq_queue::shared::Bucket;
 use hashbrown::HashMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 const TAKE: &str = include_str!("scripts/rate_take.lua");
 
-/// One caller in one scope.
-#[derive(Clone, Copy, Debug)]
-pub struct Bucket<'a> {
-    pub scope: &'a str,
-    /// A hash that stands for the caller.
-    pub caller: &'a [u8; 32],
-    pub per_second: f64,
-    pub capacity: u32,
-}
-
-/// Connections to the servers of a cluster, by address; as many as it has servers.
+/// Where the buckets of a cluster live, as far as this process was told. Empty without a cluster.
 #[derive(Default)]
-pub struct Servers(Mutex<HashMap<String, Arc<Connection>>>);
+pub struct Servers(Mutex<Known>);
 
-impl KvrocksStore {
-    /// Takes one request, or tells in how many seconds there will be one.
-    pub async fn take_token(&self, bucket: Bucket<'_>) -> Result<Result<(), u64>, Failure> {
-        self.keeper.take_token(bucket).await
-    }
+#[derive(Default)]
+struct Known {
+    /// As many as the cluster has servers.
+    lines: HashMap<String, Arc<Connection>>,
+    slots: HashMap<u16, Arc<Connection>>,
 }
 
 impl Keeper {
-    async fn take_token(&self, bucket: Bucket<'_>) -> Result<Result<(), u64>, Failure> {
-        let mut key = format!("codeq:rl:{}:", bucket.scope);
-        for byte in bucket.caller {
-            write!(key, "{byte:02x}").expect("writing to a string does not fail");
-        }
+    pub async fn take_token(self: Arc<Self>, bucket: Bucket) -> Result<Result<(), u64>, Failure> {
+        let key = key(&bucket);
+        let slot = slot_of(&key);
         let command = Command::new("EVAL").arg(TAKE).arg("1").arg(key).args([
             bucket.per_second.to_string(),
             bucket.capacity.to_string(),
             self.now.get().millis().to_string(),
         ]);
-        match self.ask_where_it_lives(command).await? {
+        match self.ask_where_it_lives(slot, &command).await? {
             Reply::List(answer) if answer.len() == 2 && int(&answer[0]) == 1 => Ok(Ok(())),
             Reply::List(answer) if answer.len() == 2 => Ok(Err(u64::try_from(int(&answer[1])).unwrap_or(1))),
             other => Err(Failure::unavailable(format!("unexpected reply {other:?}"))),
         }
     }
 
-    /// Asks the default shard's server, and then the one it points to.
-    async fn ask_where_it_lives(&self, command: Command) -> Result<Reply, Failure> {
+    /// Asks the server that was last known to hold the slot, at first the default shard's, and then the one
+    /// it points to.
+    async fn ask_where_it_lives(&self, slot: u16, command: &Command) -> Result<Reply, Failure> {
         let home = &self.home().reads;
-        let first = one(home, &command).await?;
+        let line = self.rate_servers.of(slot).unwrap_or_else(|| home.clone());
+        let first = one(&line, command).await.inspect_err(|_| self.rate_servers.forget(slot))?;
         let Reply::Error(text) = &first else { return Ok(first) };
         let moved = text.strip_prefix("MOVED ").and_then(|rest| rest.split_whitespace().nth(1));
         let Some(address) = moved else { return Err(Failure::unavailable(text.as_str())) };
-        let line = self.rate_servers.line(home.target(), address);
-        one(&line, &command).await
+        one(&self.rate_servers.moved(slot, home.target(), address), command).await
     }
+}
+
+fn key(bucket: &Bucket) -> String {
+    let mut key = format!("codeq:rl:{}:", bucket.scope);
+    for byte in bucket.caller {
+        write!(key, "{byte:02x}").expect("writing to a string does not fail");
+    }
+    key
 }
 
 async fn one(line: &Connection, command: &Command) -> Result<Reply, Failure> {
@@ -70,12 +69,37 @@ async fn one(line: &Connection, command: &Command) -> Result<Reply, Failure> {
 }
 
 impl Servers {
-    fn line(&self, seed: &Target, address: &str) -> Arc<Connection> {
-        let mut lines = self.0.lock().expect("no one panics holding the connections");
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().expect("no one panics holding the connections")
+    }
+
+    fn of(&self, slot: u16) -> Option<Arc<Connection>> {
+        self.known().slots.get(&slot).cloned()
+    }
+
+    fn forget(&self, slot: u16) {
+        self.known().slots.remove(&slot);
+    }
+
+    fn moved(&self, slot: u16, seed: &Target, address: &str) -> Arc<Connection> {
+        let mut known = self.known();
         let dial = || {
             let backend = Backend { address: address.into(), ..seed.backend.clone() };
             Arc::new(Connection::new(Target { backend, slot: None, timeout: seed.timeout }))
         };
-        lines.entry(address.to_owned()).or_insert_with(dial).clone()
+        let line = known.lines.entry(address.to_owned()).or_insert_with(dial).clone();
+        known.slots.insert(slot, line.clone());
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_has_the_key_of_the_contract() {
+        let bucket = Bucket { scope: "worker", caller: [0x0f; 32], per_second: 1.0, capacity: 1 };
+        assert_eq!(key(&bucket), format!("codeq:rl:worker:{}", "0f".repeat(32)));
     }
 }

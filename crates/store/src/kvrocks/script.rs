@@ -37,10 +37,12 @@ scripts! {
     TopicPut = ["topic_put"];
     SubscriptionPut = ["subscription_put"];
     SubscriptionRemove = ["subscription_remove"];
+    Notify = ["notify"];
     OperationPut = ["operation_put"];
     Rewrite = ["rewrite"];
     Arrive = ["record", "arrive"];
     Leave = ["record", "leave"];
+    Shift = ["record", "shift"];
 }
 
 /// One run of a script.

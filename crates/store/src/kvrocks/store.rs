@@ -17,7 +17,7 @@ use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
     Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
-    ResultRecord, Store, Task, Time,
+    ResultRecord, Shared, Store, Task, Time,
 };
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -319,6 +319,10 @@ impl Store for KvrocksStore {
 
     fn health(&self) -> Health {
         self.keeper.health()
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Shared>> {
+        Some(self.keeper.clone())
     }
 
     fn close(self: Arc<Self>) -> Answer<()> {

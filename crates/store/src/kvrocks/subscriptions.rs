@@ -149,8 +149,8 @@ impl Keeper {
                 continue;
             }
             let id = format!("{:032x}", subscription.id);
-            let mut names =
-                vec![self.home().keys.of("subs"), self.home().keys.of(&format!("subs:last:{id}"))];
+            let keys = &self.home().keys;
+            let mut names = vec![keys.of("subs"), keys.last_told(subscription.id)];
             names.extend(self.event_keys(&subscription));
             let call = Call::new(Script::SubscriptionRemove, names).arg(id).arg(text);
             removed += u64::from(self.compare_and_set(call).await?);

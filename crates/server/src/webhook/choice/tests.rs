@@ -19,7 +19,8 @@ fn subscription(id: u128, mode: DeliveryMode, group: Option<&str>, interval: u64
 
 fn told(chooser: &mut Chooser, view: &View, command: &str, now: i64) -> Vec<u128> {
     let now = Time::from_millis(now);
-    let chosen = chooser.choose(view, &QueueKey::new("t", command), now);
+    let queue = QueueKey::new("t", command);
+    let chosen = chooser.choose(&view.lots(&queue, now), &queue, now);
     chosen.iter().for_each(|subscription| chooser.told(subscription, now));
     chosen.iter().map(|subscription| subscription.id).collect()
 }

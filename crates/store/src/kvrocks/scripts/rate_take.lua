@@ -7,7 +7,7 @@ if not tokens or not ts then tokens, ts = capacity, now end
 if now > ts then tokens, ts = math.min(capacity, tokens + (now - ts) / 1000 * rate), now end
 local allowed = tokens >= 1
 if allowed then tokens = tokens - 1 end
-redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'ts', string.format('%.0f', ts))
+redis.call('HSET', KEYS[1], 'tokens', string.format('%.9f', tokens), 'ts', string.format('%.0f', ts))
 local life = math.ceil((capacity - tokens) / rate * 1000)
 redis.call('PEXPIRE', KEYS[1], math.max(30000, math.min(3600000, life)))
 if allowed then return { 1, 0 } end

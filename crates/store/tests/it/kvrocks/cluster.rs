@@ -80,7 +80,7 @@ async fn buckets_live_all_over_the_cluster() {
         ..options(Backend { address: addresses.join(","), ..Backend::default() })
     });
     for caller in 0..8 {
-        let (taken, _) = super::instances::drain([&store, &store], &[caller; 32]).await;
+        let (taken, _) = super::instances::drain([&store, &store], [caller; 32]).await;
         assert_eq!(taken, 3);
     }
 }

@@ -2,14 +2,15 @@
 
 use super::ground::{keyspace, open, options};
 use super::verbs::{claim, create, done, named, new, now, report, wish};
+use codeq_queue::shared::Bucket;
 use codeq_queue::store::{Heartbeat, ResultLookup, Wait};
 use codeq_queue::{Commands, QueueKey, Refusal, Store, TaskId};
-use codeq_store::kvrocks::{Bucket, KvrocksOptions, KvrocksStore, Sharding, Timing};
+use codeq_store::kvrocks::{KvrocksOptions, KvrocksStore, Sharding, Timing};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn pair() -> (Arc<KvrocksStore>, Arc<KvrocksStore>) {
+pub fn pair() -> (Arc<KvrocksStore>, Arc<KvrocksStore>) {
     let backend = keyspace();
     (open(options(backend.clone())), open(options(backend)))
 }
@@ -157,10 +158,11 @@ async fn a_resume_wakes_whoever_waits_on_a_shard() {
 }
 
 /// Takes as many as there are and gives how many, with the seconds that the first refused has to wait.
-pub async fn drain(stores: [&KvrocksStore; 2], caller: &[u8; 32]) -> (usize, u64) {
+pub async fn drain(stores: [&KvrocksStore; 2], caller: [u8; 32]) -> (usize, u64) {
     let bucket = Bucket { scope: "worker", caller, per_second: 0.01, capacity: 3 };
     for taken in 0..10 {
-        if let Err(seconds) = stores[taken % 2].take_token(bucket).await.unwrap() {
+        let shared = stores[taken % 2].shared().expect("processes share");
+        if let Err(seconds) = shared.take_token(bucket).await.unwrap() {
             return (taken, seconds);
         }
     }
@@ -171,7 +173,7 @@ pub async fn drain(stores: [&KvrocksStore; 2], caller: &[u8; 32]) -> (usize, u64
 async fn processes_share_one_bucket() {
     let (one, two) = pair();
     for caller in [[1; 32], [2; 32]] {
-        let (taken, seconds) = drain([&one, &two], &caller).await;
+        let (taken, seconds) = drain([&one, &two], caller).await;
         assert_eq!(taken, 3);
         assert!((90..=100).contains(&seconds), "{seconds}");
     }
