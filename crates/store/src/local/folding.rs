@@ -20,7 +20,8 @@ struct Draft {
     seed: Option<Seed>,
     /// The tree has nothing of it.
     is_born: bool,
-    image: Option<Image>,
+    /// Boxed: most drafts of a growing queue have none.
+    image: Option<Box<Image>>,
     last: Option<Arc<Final>>,
     /// Removed since the last batch, and not reopened.
     is_gone: bool,
@@ -149,7 +150,7 @@ impl Fold {
                 self.bytes += seed.body.bytes();
                 let draft = self.drafts.entry(no).or_default();
                 draft.stale.push(Stale { expires, is_dead: true, key });
-                (draft.last, draft.seed, draft.image) = (None, Some(seed), Some(image));
+                (draft.last, draft.seed, draft.image) = (None, Some(seed), Some(Box::new(image)));
             }
             Change::Removed { no, expires, is_dead, key } => {
                 let draft = self.drafts.entry(no).or_default();
@@ -215,7 +216,7 @@ impl Draft {
             image.error = image.error.or(older.error);
             image.is_whole |= older.is_whole;
         }
-        self.image = Some(image);
+        self.image = Some(Box::new(image));
     }
 
     fn is_live(&self) -> bool {

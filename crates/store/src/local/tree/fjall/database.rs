@@ -10,6 +10,7 @@ use ::fjall::{
     AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode, Snapshot,
     compaction::Leveled,
 };
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,12 +120,16 @@ impl Db {
         self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
         let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
         let mut deletes: BTreeMap<Space, u64> = BTreeMap::new();
+        let mut written: BTreeMap<Space, Keyspace> = BTreeMap::new();
         for change in live {
-            let rows = self.make(change.space)?;
+            let rows = match written.entry(change.space) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.make(change.space)?),
+            };
             match change.value {
-                Some(value) => write.insert(&rows, change.key, value),
+                Some(value) => write.insert(rows, change.key, value),
                 None => {
-                    write.remove(&rows, change.key);
+                    write.remove(rows, change.key);
                     *deletes.entry(change.space).or_default() += 1;
                 }
             }
