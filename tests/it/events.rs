@@ -6,22 +6,26 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A stream being read.
-struct Stream {
+pub struct Stream {
     response: Response,
     text: String,
 }
 
 #[derive(Debug)]
-struct Event {
-    id: String,
-    kind: String,
-    data: Value,
+pub struct Event {
+    pub id: String,
+    pub kind: String,
+    pub data: Value,
 }
 
 impl Stream {
-    async fn open(server: &Server, query: &str, last_id: Option<&str>) -> Stream {
+    pub async fn open(server: &Server, query: &str, last_id: Option<&str>) -> Stream {
+        Stream::open_as(DEV_TOKEN, server, query, last_id).await
+    }
+
+    pub async fn open_as(token: &str, server: &Server, query: &str, last_id: Option<&str>) -> Stream {
         let path = format!("/v1/codeq/events{query}");
-        let mut request = server.request(reqwest::Method::GET, &path).bearer_auth(DEV_TOKEN);
+        let mut request = server.request(reqwest::Method::GET, &path).bearer_auth(token);
         if let Some(id) = last_id {
             request = request.header("Last-Event-ID", id);
         }
@@ -46,7 +50,7 @@ impl Stream {
     }
 
     /// `None` at the end of the stream.
-    async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {

@@ -6,6 +6,13 @@ use crate::QueueKey;
 use crate::store::Answer;
 use crate::subscription::Subscription;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long it holds that a process listens to events.
+pub const LISTENS: Duration = Duration::from_secs(20);
+
+/// Gets every event that a process sends, this one included; `None` when some may have been missed.
+pub type Hearer = Arc<dyn Fn(Option<&str>) + Send + Sync>;
 
 /// The bucket of one caller in one scope.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,4 +49,13 @@ pub trait Shared: Send + Sync {
     /// Who of the lots is told now, in their order. Whoever is chosen here rests for its interval, as far as
     /// every process is concerned.
     fn choose(&self, queue: QueueKey, lots: Vec<Lot>) -> Answer<Vec<Arc<Subscription>>>;
+
+    /// Tells the other processes that this one listens to events for the next [`LISTENS`].
+    fn announce(&self) -> Answer<()>;
+    /// Whether another process listens.
+    fn is_heard(&self) -> bool;
+    /// Sends an event, a JSON object, to every process. Dropped when too many wait to be sent.
+    fn send_event(&self, event: String);
+    /// Who gets events from now on. Only the first call counts.
+    fn hear_events(&self, hearer: Hearer);
 }

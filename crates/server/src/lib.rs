@@ -98,7 +98,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signals = Arc::new(Signals::new(config.webhooks.enabled));
     let (told, teller) = telemetry::told::pair();
     tokio::spawn(teller.run());
-    let watchers = watchers(metrics.clone(), signals.clone(), feed, told, app.history.clone());
+    let watchers = watchers(metrics.clone(), signals.clone(), feed.clone(), told, app.history.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(watchers) => store.map_err(ServeError::Init)?,
@@ -107,6 +107,10 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker.tracing(traces.clone()));
+    let announcing = broker.shared().map(|shared| {
+        feed.join(shared);
+        tokio::spawn(feed.keep_announcing())
+    });
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
     let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
@@ -135,6 +139,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
     history.abort();
+    if let Some(announcing) = announcing {
+        announcing.abort();
+    }
     drop(scraped);
     let closed = tokio::time::timeout(CLOSE, broker.close()).await;
     traces.flush().await;

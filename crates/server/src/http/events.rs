@@ -4,14 +4,14 @@ use super::call::Call;
 use super::error::Error;
 use super::reply;
 use crate::auth::Reader as AnyCaller;
-use crate::events::{KINDS, News, Reader, Told, Wanted, kind_of};
+use crate::events::{KINDS, News, Reader, Wanted};
 use crate::stamp::Stamp;
 use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use codeq_api::events::{EventBody, LaggedBody};
+use codeq_api::events::LaggedBody;
 use codeq_queue::{Refusal, TaskId};
 use futures_util::stream;
 use std::time::Duration;
@@ -34,8 +34,11 @@ pub async fn listen(call: Call, caller: AnyCaller) -> Result<Response, Error> {
         types: types(call.query("types"))?,
     };
     let last_id = call.header("last-event-id").ok().flatten();
+    let reader = call.app.feed.listen(wanted, last_id);
+    // The first line tells that we listen; the other processes should know by then.
+    call.app.feed.announce().await;
     let teller = Teller {
-        reader: call.app.feed.listen(wanted, last_id),
+        reader,
         stamp: call.app.stamp.clone(),
         draining: call.app.draining(),
         ends: caller.0.ends_at.map(|at| at.since(call.app.now())),
@@ -108,20 +111,8 @@ fn lines(news: &[News], stamp: &Stamp) -> Bytes {
             News::Lagged { missed } => {
                 add(None, "lagged", reply::encode(&LaggedBody { kind: "lagged".into(), missed: *missed }));
             }
-            News::Event { id, event } => {
-                let told = Told::of(event);
-                let body = EventBody {
-                    kind: kind_of(&event.what).into(),
-                    task_id: event.task.map(|task| task.to_string().into()),
-                    command: (&*event.command).into(),
-                    tenant_id: (&*event.queue.tenant).into(),
-                    at: stamp.text(told.at).into(),
-                    attempt: told.attempt,
-                    worker_id: told.worker_id.map(Into::into),
-                    status: told.status.map(Into::into),
-                    error: told.error.map(Into::into),
-                };
-                add(Some(id), kind_of(&event.what), reply::encode(&body));
+            News::Event { id, notice } => {
+                add(Some(id), notice.kind, reply::encode(&notice.body(stamp.text(notice.at))));
             }
         }
     }

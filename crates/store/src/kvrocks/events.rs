@@ -1,5 +1,6 @@
 //! Telling what has happened: to the observer, to those who wait in this process, and to the other processes.
 
+use super::presence::Presence;
 use super::record::Stored;
 use super::signal::Publisher;
 use super::waiting::{Claims, Watchers};
@@ -12,6 +13,7 @@ pub struct Teller {
     pub claims: Arc<Claims>,
     pub watchers: Arc<Watchers>,
     pub publisher: Publisher,
+    pub presence: Presence,
 }
 
 impl Teller {

@@ -30,6 +30,7 @@ mod operations;
 mod options;
 mod outbox;
 mod outcome;
+mod presence;
 mod rate;
 mod read;
 mod record;

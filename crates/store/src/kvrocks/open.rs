@@ -8,6 +8,7 @@ use super::keys::Keys;
 use super::known::Memory;
 use super::notes::Notes;
 use super::options::{Backend, KvrocksOptions, Timing};
+use super::presence::Presence;
 use super::rate::Servers;
 use super::script::Names;
 use super::shard::Shard;
@@ -18,10 +19,13 @@ use super::writer::{Tell, Writer};
 use codeq_queue::{Backoff, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Counted attempts for which the policy may give different delays.
 const BACKOFF_STEPS: u32 = 1024;
+/// How long opening waits until this process hears the others.
+const HEARS: Duration = Duration::from_secs(1);
 /// The oldest servers that know every command used here.
 const OLDEST_REDIS: (u64, u64) = (6, 2);
 const OLDEST_KVROCKS: (u64, u64) = (2, 14);
@@ -30,19 +34,24 @@ const OLDEST_KVROCKS: (u64, u64) = (2, 14);
 pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> {
     let names = shard_names(&options);
     let home = line(&options, &options.sharding.default_shard);
-    let claims = Arc::new(Claims::default());
-    let watchers = Arc::new(Watchers::default());
     let channel = Keys::new(&options.sharding.default_shard, options.cluster).of("ev");
-    let publisher = Publisher::start(home.clone(), channel.clone());
-    let observer = options.observer.clone();
-    let teller = Arc::new(Teller { observer, claims: claims.clone(), watchers: watchers.clone(), publisher });
+    let publisher = Publisher::start(home.clone(), &channel);
+    let teller = Arc::new(Teller {
+        observer: options.observer.clone(),
+        claims: Arc::new(Claims::default()),
+        watchers: Arc::new(Watchers::default()),
+        publisher,
+        presence: Presence::new(),
+    });
     let shards = open_shards(&options, &names, &teller).await?;
-    let keeper = assemble(&options, shards, teller);
+    let keeper = assemble(&options, shards, teller.clone());
     if !options.cluster {
         keeper.migrate(&options).await?;
     }
-    let listening = tokio::spawn(hear(home.target().clone(), channel, claims.clone(), watchers));
-    let serving = keeper.clone();
+    let (claims, serving) = (teller.claims.clone(), keeper.clone());
+    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone()));
+    // What happens from here on is heard, unless the server is too slow to say so.
+    let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
     tokio::spawn(async move { claims.serve(serving as Arc<dyn Counter>).await });
     start_timers(&keeper);
     let closing = keeper.clone();

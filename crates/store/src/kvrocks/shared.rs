@@ -1,7 +1,7 @@
 //! What the processes over this keyspace share besides tasks, handed to the part that knows it.
 
 use super::store::Keeper;
-use codeq_queue::shared::{Bucket, Lot};
+use codeq_queue::shared::{Bucket, Hearer, Lot};
 use codeq_queue::store::Answer;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::{QueueKey, Shared};
@@ -14,5 +14,22 @@ impl Shared for Keeper {
 
     fn choose(&self, queue: QueueKey, lots: Vec<Lot>) -> Answer<Vec<Arc<Subscription>>> {
         Box::pin(Keeper::choose(self.me(), queue, lots))
+    }
+
+    fn announce(&self) -> Answer<()> {
+        let teller = self.teller.clone();
+        Box::pin(async move { teller.publisher.publish(teller.presence.announcement()).await })
+    }
+
+    fn is_heard(&self) -> bool {
+        self.teller.presence.is_heard()
+    }
+
+    fn send_event(&self, event: String) {
+        self.teller.publisher.event(&event);
+    }
+
+    fn hear_events(&self, hearer: Hearer) {
+        self.teller.presence.hear(hearer);
     }
 }

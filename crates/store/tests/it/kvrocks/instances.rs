@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn pair() -> (Arc<KvrocksStore>, Arc<KvrocksStore>) {
+pub fn pair() -> (Arc<KvrocksStore>, Arc<KvrocksStore>) {
     let backend = keyspace();
     (open(options(backend.clone())), open(options(backend)))
 }

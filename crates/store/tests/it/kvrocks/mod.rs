@@ -9,6 +9,7 @@ mod proxy;
 mod relocation;
 mod round_trips;
 mod server;
+mod sharing;
 mod verbs;
 
 mod exam_standalone {

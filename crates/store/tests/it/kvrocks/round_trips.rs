@@ -15,17 +15,17 @@ fn still(backend: Backend) -> Arc<KvrocksStore> {
 }
 
 /// The round trips since the last call.
-struct Count(Arc<KvrocksStore>, u64);
+pub struct Count(Arc<KvrocksStore>, u64);
 
 impl Count {
-    fn since(&mut self) -> u64 {
+    pub fn since(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.1, self.0.round_trips());
         self.1 - before
     }
 }
 
 /// Waits for the one sweep that every store makes at its start.
-async fn settled(store: &Arc<KvrocksStore>) -> Count {
+pub async fn settled(store: &Arc<KvrocksStore>) -> Count {
     let mut count = Count(store.clone(), 0);
     loop {
         count.since();

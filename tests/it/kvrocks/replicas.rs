@@ -1,79 +1,9 @@
-//! Two stateless replicas over one keyspace, on a real redis-server that syncs every write.
+//! One task, several replicas; and what is left when replicas and the server are killed.
 
+use super::{Redis, ok};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
-
-struct Redis {
-    child: Child,
-    port: u16,
-    directory: TempDir,
-}
-
-impl Redis {
-    async fn start() -> Redis {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
-        let child = Redis::launch(&directory, port);
-        let redis = Redis { child, port, directory };
-        redis.listens().await;
-        redis
-    }
-
-    fn launch(directory: &TempDir, port: u16) -> Child {
-        let arguments =
-            ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--bind", "127.0.0.1"];
-        let mut command = Command::new("redis-server");
-        command.arg("--port").arg(port.to_string()).arg("--dir").arg(directory.path()).args(arguments);
-        command.stdout(Stdio::null()).spawn().expect("redis-server is installed by scripts/test.sh")
-    }
-
-    async fn listens(&self) {
-        let connects = async {
-            while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), connects).await.expect("redis-server listens");
-    }
-
-    async fn kill_and_start(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it was ours");
-        self.child = Redis::launch(&self.directory, self.port);
-        self.listens().await;
-    }
-
-    fn replica(&self) -> Server {
-        let raw = json!({"role": "ADMIN", "tenantId": "dev-tenant"});
-        Server::serve(json!({
-            "env": "dev",
-            "persistenceProvider": "kvrocks",
-            "persistenceConfig": {"addr": format!("127.0.0.1:{}", self.port)},
-            "producerAuthProvider": "static",
-            "producerAuthConfig": {"token": DEV_TOKEN, "subject": "p", "raw": raw},
-            "allowProducerAsWorker": true,
-        }))
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn ok(server: &Server, path: &str, body: Value) -> Value {
-    let answer = server.post(&format!("/v1/codeq{path}"), DEV_TOKEN, body).await;
-    assert!(matches!(answer.status, 200 | 202), "{path}: {} {}", answer.status, answer.text);
-    answer.json
-}
 
 #[tokio::test]
 async fn a_task_travels_between_replicas() {

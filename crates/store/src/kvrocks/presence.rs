@@ -1,0 +1,98 @@
+//! Who listens to events, among all processes.
+//!
+//! Events are sent only while another process listens. Whoever does says so on the channel (`l <process>`),
+//! again and again; it holds for [`LISTENS`]. Whoever has just begun to hear asks (`w <process>`), and is
+//! answered the same way. So nobody is polled, and nobody listening costs nothing.
+
+use codeq_queue::shared::{Hearer, LISTENS};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+pub struct Presence {
+    /// Tells this process from the others.
+    id: String,
+    start: Instant,
+    /// Milliseconds since `start` until which another process listens, and this one.
+    others_until: AtomicU64,
+    ours_until: AtomicU64,
+    hearer: OnceLock<Hearer>,
+    /// Told when this process begins to hear the others.
+    pub hears: Notify,
+}
+
+impl Presence {
+    pub fn new() -> Presence {
+        Presence {
+            id: format!("{:016x}", rand::random::<u64>()),
+            start: Instant::now(),
+            others_until: AtomicU64::new(0),
+            ours_until: AtomicU64::new(0),
+            hearer: OnceLock::new(),
+            hears: Notify::new(),
+        }
+    }
+
+    fn after(&self, wait: std::time::Duration) -> u64 {
+        u64::try_from((self.start.elapsed() + wait).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_before(&self, until: &AtomicU64) -> bool {
+        self.after(std::time::Duration::ZERO) < until.load(Ordering::Relaxed)
+    }
+
+    /// This process listens from now on; what to say about it.
+    pub fn announcement(&self) -> String {
+        self.ours_until.store(self.after(LISTENS), Ordering::Relaxed);
+        format!("l {}", self.id)
+    }
+
+    pub fn question(&self) -> String {
+        format!("w {}", self.id)
+    }
+
+    /// Somebody asks: what to say if this process listens.
+    pub fn answer(&self) -> Option<String> {
+        self.is_before(&self.ours_until).then(|| format!("l {}", self.id))
+    }
+
+    /// A process has said that it listens.
+    pub fn heard_of(&self, process: &str) {
+        if process != self.id {
+            self.others_until.store(self.after(LISTENS), Ordering::Relaxed);
+        }
+    }
+
+    pub fn is_heard(&self) -> bool {
+        self.is_before(&self.others_until)
+    }
+
+    pub fn hear(&self, hearer: Hearer) {
+        let _ = self.hearer.set(hearer);
+    }
+
+    /// An event has come, or some may not have.
+    pub fn tell(&self, event: Option<&str>) {
+        if let Some(hearer) = self.hearer.get() {
+            hearer(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_not_its_own_audience() {
+        let (one, two) = (Presence::new(), Presence::new());
+        assert_eq!(one.answer(), None, "it has not said that it listens");
+        let said = one.announcement();
+        assert_eq!(one.answer(), Some(said.clone()));
+        for presence in [&one, &two] {
+            presence.heard_of(said.strip_prefix("l ").unwrap());
+        }
+        assert_eq!((one.is_heard(), two.is_heard()), (false, true));
+    }
+}
