@@ -2,7 +2,8 @@
 
 use anyhow::{Context, anyhow, bail};
 use codeq_server::config::{Config, Mode};
-use codeq_store::kvrocks::{self, KvrocksOptions, KvrocksStore, Places, Relocation, Timing};
+use codeq_store::kvrocks::{self, KvrocksOptions, KvrocksStore, Places, Relocation, Sharding, Timing};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,15 @@ pub struct MigrateShards {
     /// Look afterwards what is left.
     #[arg(long)]
     verify: bool,
+    /// Print one JSON object on stdout instead of text on stderr.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found afterwards.
+struct Verified {
+    left: Places,
+    there: Places,
 }
 
 impl MigrateShards {
@@ -62,15 +72,24 @@ impl MigrateShards {
 
     async fn migrate(&self, options: KvrocksOptions, relocation: &Relocation) -> anyhow::Result<()> {
         let store = open(options).await?;
-        if self.dry_run {
-            eprintln!("[DRY-RUN] No changes will be made");
-            tell("Would migrate", &store.places(relocation, &relocation.from).await?);
-            return Ok(());
+        let places = match self.dry_run {
+            true => store.places(relocation, &relocation.from).await?,
+            false => store.relocate(relocation).await?,
+        };
+        let verified = match self.verify && !self.dry_run {
+            true => Some(Verified {
+                left: store.places(relocation, &relocation.from).await?,
+                there: store.places(relocation, &relocation.to).await?,
+            }),
+            false => None,
+        };
+        match self.json {
+            true => println!("{}", as_json(self.dry_run, &places, verified.as_ref())),
+            false => tell(self.dry_run, &places, verified.as_ref()),
         }
-        tell("Migrated", &store.relocate(relocation).await?);
-        match self.verify {
-            true => verify(&store, relocation).await,
-            false => Ok(()),
+        match verified.map_or(0, |verified| verified.left.total()) {
+            0 => Ok(()),
+            left => bail!("{left} tasks are left at the source"),
         }
     }
 }
@@ -78,12 +97,21 @@ impl MigrateShards {
 fn options(config: &Config, relocation: &Relocation) -> anyhow::Result<KvrocksOptions> {
     let options = codeq_server::kvrocks_options(config).context("persistenceProvider is not kvrocks")?;
     for (end, shard) in [("source", &relocation.from), ("destination", &relocation.to)] {
-        if !options.sharding.backends.contains_key(shard) {
+        if !is_configured(&options.sharding, shard) {
             bail!("{end} shard \"{shard}\" not found in config backends");
         }
     }
     // Nothing else is done meanwhile.
     Ok(KvrocksOptions { timing: Timing::Running { sweep_interval: Duration::from_secs(86_400) }, ..options })
+}
+
+/// Without backends a shard is only a segment of the keys, and whoever is named somewhere is one.
+fn is_configured(sharding: &Sharding, shard: &str) -> bool {
+    if !sharding.backends.is_empty() {
+        return sharding.backends.contains_key(shard);
+    }
+    let mapped = sharding.command_mappings.values().chain(sharding.tenant_overrides.values());
+    std::iter::once(&sharding.default_shard).chain(mapped).any(|name| name == shard)
 }
 
 /// Opening looks at every shard.
@@ -94,24 +122,40 @@ async fn open(options: KvrocksOptions) -> anyhow::Result<Arc<KvrocksStore>> {
     })
 }
 
-fn tell(did: &str, places: &Places) {
+fn tell(is_dry_run: bool, places: &Places, verified: Option<&Verified>) {
+    if is_dry_run {
+        eprintln!("[DRY-RUN] No changes will be made");
+    }
+    let did = if is_dry_run { "Would migrate" } else { "Migrated" };
     eprintln!("Pending: {did} {} tasks", places.pending);
     eprintln!("Delayed: {did} {} tasks", places.delayed);
     eprintln!("In-Progress: {did} {} tasks", places.in_progress);
     eprintln!("DLQ: {did} {} tasks", places.dead);
     eprintln!("Total: {did} {} tasks", places.total());
+    if let Some(Verified { left, there }) = verified {
+        eprintln!("Source remaining: {}", left.total());
+        eprintln!(
+            "Dest counts: pending {}, delayed {}, in-progress {}, dlq {}",
+            there.pending, there.delayed, there.in_progress, there.dead
+        );
+    }
 }
 
-async fn verify(store: &KvrocksStore, relocation: &Relocation) -> anyhow::Result<()> {
-    let left = store.places(relocation, &relocation.from).await?;
-    let there = store.places(relocation, &relocation.to).await?;
-    eprintln!("Source remaining: {}", left.total());
-    eprintln!(
-        "Dest counts: pending {}, delayed {}, in-progress {}, dlq {}",
-        there.pending, there.delayed, there.in_progress, there.dead
-    );
-    match left.total() {
-        0 => Ok(()),
-        left => bail!("{left} tasks are left at the source"),
+fn as_json(is_dry_run: bool, places: &Places, verified: Option<&Verified>) -> Value {
+    let counts = |places: &Places| {
+        json!({
+            "pending": places.pending,
+            "delayed": places.delayed,
+            "inProgress": places.in_progress,
+            "dlq": places.dead,
+            "total": places.total(),
+        })
+    };
+    let mut told = counts(places);
+    told["dryRun"] = is_dry_run.into();
+    if let Some(Verified { left, there }) = verified {
+        told["sourceRemaining"] = left.total().into();
+        told["dest"] = counts(there);
     }
+    told
 }

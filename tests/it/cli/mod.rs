@@ -24,21 +24,21 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 
 /// A home of its own, and the environment that commands run in.
-struct Cli {
+pub struct Cli {
     home: TempDir,
     env: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
-struct Run {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Cli {
     /// Knows no server.
-    fn new() -> Cli {
+    pub fn new() -> Cli {
         let home = tempfile::tempdir().expect("a temporary directory");
         Cli { home, env: Vec::new() }
     }
@@ -57,7 +57,7 @@ impl Cli {
         self
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
@@ -70,7 +70,7 @@ impl Cli {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub fn run(&self, arguments: &[&str]) -> Run {
         let output = self.command(arguments).output().expect("the binary runs");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
         Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
@@ -86,7 +86,7 @@ impl Cli {
 
     /// What a command that fails says.
     #[track_caller]
-    fn fails(&self, arguments: &[&str]) -> String {
+    pub fn fails(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments);
         assert_eq!(run.code, Some(1), "{arguments:?}: {run:?}");
         assert!(run.stderr.starts_with("[ERROR] "), "{run:?}");
@@ -152,7 +152,7 @@ impl Drop for Running {
     }
 }
 
-fn write(path: &Path, text: &str) {
+pub fn write(path: &Path, text: &str) {
     let mut file = std::fs::File::create(path).expect("the directory is ours");
     file.write_all(text.as_bytes()).expect("there is room");
 }

@@ -4,6 +4,7 @@ mod events;
 mod limits;
 mod notifications;
 mod replicas;
+mod shards;
 
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
@@ -59,6 +60,10 @@ impl Redis {
     }
 
     fn replica_with(&self, more: Value) -> Server {
+        Server::serve(self.config(more))
+    }
+
+    fn config(&self, more: Value) -> Value {
         let raw = json!({"role": "ADMIN", "tenantId": "dev-tenant"});
         let mut config = json!({
             "env": "dev",
@@ -69,7 +74,7 @@ impl Redis {
             "allowProducerAsWorker": true,
         });
         config.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        Server::serve(config)
+        config
     }
 
     /// What the server answers, one value a line.

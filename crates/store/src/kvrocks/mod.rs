@@ -46,6 +46,7 @@ mod subscriptions;
 mod sweep;
 mod topics;
 mod waiting;
+mod within;
 mod writer;
 
 pub use open::open;

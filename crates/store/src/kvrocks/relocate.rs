@@ -1,7 +1,8 @@
 //! Moving the tasks of a command from one shard to another, while nobody works on them.
 //!
 //! A batch is copied, looked for at the destination, and only then deleted at the source: an interruption
-//! leaves copies that the next run recognises. The order within a priority is kept.
+//! leaves copies that the next run recognises. Between shards of one keyspace nothing needs to be copied (see
+//! [`super::within`]). The order within a priority is kept.
 
 use super::batch::Item;
 use super::connection::{Command, Reply};
@@ -9,8 +10,8 @@ use super::record;
 use super::reply::{Answered, count, found, string, strings};
 use super::script::{Call, Script};
 use super::store::{Keeper, KvrocksStore};
+use super::within::on_shard;
 use codeq_queue::{Failure, QueueKey};
-use std::sync::Arc;
 
 /// What is to be moved. Without a tenant, the command of every tenant.
 #[derive(Clone, Debug)]
@@ -42,8 +43,8 @@ impl Places {
 pub enum Immovable {
     #[error("shard \"{0}\" is unknown")]
     UnknownShard(String),
-    #[error("both shards are on one server")]
-    OneServer,
+    #[error("source and destination are the same shard")]
+    SameShard,
     #[error("{0} tasks are in progress")]
     InProgress(u64),
     #[error(transparent)]
@@ -52,7 +53,7 @@ pub enum Immovable {
 
 /// A place of a queue that tasks are moved from.
 #[derive(Clone, Copy)]
-enum Part {
+pub enum Part {
     Pending(usize),
     Delayed,
     Dead,
@@ -60,10 +61,12 @@ enum Part {
 
 /// Between which shards.
 #[derive(Clone, Copy)]
-struct Road {
-    from: usize,
-    to: usize,
+pub struct Road {
+    pub from: usize,
+    pub to: usize,
     batch: usize,
+    /// Both are the same keys of the same server.
+    is_within: bool,
 }
 
 /// Everything that moves with a task; texts are empty where there is nothing.
@@ -90,14 +93,16 @@ impl KvrocksStore {
     pub async fn relocate(&self, relocation: &Relocation) -> Result<Places, Immovable> {
         let keeper = &self.keeper;
         let (from, to) = (keeper.named_shard(&relocation.from)?, keeper.named_shard(&relocation.to)?);
-        if Arc::ptr_eq(&keeper.shards[from].reads, &keeper.shards[to].reads) {
-            return Err(Immovable::OneServer);
+        if from == to {
+            return Err(Immovable::SameShard);
         }
         let there = self.places(relocation, &relocation.from).await?;
         if there.in_progress > 0 {
             return Err(Immovable::InProgress(there.in_progress));
         }
-        let (road, mut moved) = (Road { from, to, batch: relocation.batch.max(1) }, Places::default());
+        let is_within = keeper.is_one_keyspace(from, to).await?;
+        let road = Road { from, to, batch: relocation.batch.max(1), is_within };
+        let mut moved = Places::default();
         for queue in keeper.relocated(from, relocation).await? {
             for priority in 0..10 {
                 moved.pending += keeper.move_part(road, &queue, Part::Pending(priority)).await?;
@@ -145,7 +150,10 @@ impl Keeper {
             if ids.is_empty() {
                 return Ok(moved);
             }
-            self.copy(road, queue, part, &ids).await?;
+            match road.is_within {
+                true => self.shift(road, queue, part, &ids).await?,
+                false => self.copy(road, queue, part, &ids).await?,
+            }
             moved += u64::try_from(ids.len()).unwrap_or(0);
         }
     }
@@ -244,13 +252,9 @@ impl Keeper {
         let mut names = keys.with_queue(queue);
         let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
         names.extend(key.map(|key| keys.idempotency(queue, key)));
-        // The record names its shard.
-        let (old, new) = (&self.shards[road.from].name, &self.shards[road.to].name);
-        let text = String::from_utf8_lossy(text);
-        let text = text.replacen(&format!(",\"shard\":\"{old}\""), &format!(",\"shard\":\"{new}\""), 1);
         Call::new(Script::Arrive, names)
             .arg(id)
-            .arg(text)
+            .arg(on_shard(text, &self.shards[road.to].name))
             .arg(part.word())
             .number(task.map_or(0, |task| task.priority))
     }
@@ -268,11 +272,7 @@ impl Keeper {
         let task = text.and_then(record::parse);
         let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
         names.extend(key.map(|key| keys.idempotency(queue, key)));
-        let priority = match part {
-            Part::Pending(priority) => priority,
-            _ => 0,
-        };
-        let call = Call::new(Script::Leave, names).arg(id).arg(part.word()).number(priority);
+        let call = Call::new(Script::Leave, names).arg(id).arg(part.word()).number(part.priority());
         Item::ask(road.from, call, |reply| {
             Answered::of(reply)?;
             Ok(((), Vec::new()))
@@ -281,7 +281,14 @@ impl Keeper {
 }
 
 impl Part {
-    fn word(self) -> &'static str {
+    pub fn priority(self) -> usize {
+        match self {
+            Part::Pending(priority) => priority,
+            Part::Delayed | Part::Dead => 0,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
         match self {
             Part::Pending(_) => "pending",
             Part::Delayed => "delayed",

@@ -42,6 +42,7 @@ scripts! {
     Rewrite = ["rewrite"];
     Arrive = ["record", "arrive"];
     Leave = ["record", "leave"];
+    Shift = ["record", "shift"];
 }
 
 /// One run of a script.

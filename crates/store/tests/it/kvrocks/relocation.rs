@@ -1,4 +1,4 @@
-//! Moving a command to another server.
+//! Moving a command to another shard, on another server or the same.
 
 use super::ground::{open, options};
 use super::server::Server;
@@ -12,15 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn store(one: &Server, two: &Server, mapped: &str) -> Arc<KvrocksStore> {
-    let backend = |server: &Server| Backend { address: server.address(), ..Backend::default() };
+    over([one.address(), two.address()], mapped)
+}
+
+fn over([one, two]: [String; 2], mapped: &str) -> Arc<KvrocksStore> {
+    let backend = |address: &str| Backend { address: address.into(), ..Backend::default() };
     let sharding = Sharding {
         default_shard: "one".into(),
         command_mappings: [("render".to_owned(), mapped.to_owned())].into(),
-        backends: [("one".to_owned(), backend(one)), ("two".to_owned(), backend(two))].into(),
+        backends: [("one".to_owned(), backend(&one)), ("two".to_owned(), backend(&two))].into(),
         ..Sharding::default()
     };
     let timing = Timing::Running { sweep_interval: Duration::from_secs(3600) };
-    open(KvrocksOptions { sharding, timing, ..options(backend(one)) })
+    open(KvrocksOptions { sharding, timing, ..options(backend(&one)) })
 }
 
 fn relocation() -> Relocation {
@@ -69,4 +73,29 @@ async fn a_command_moves_with_everything_and_in_order() {
     assert_eq!(lent, made.iter().map(|task| task.id).collect::<Vec<_>>());
     assert!(after.requeue(vec![named(&dead)], None).await.unwrap()[0].is_ok());
     assert_eq!(after.queue(QueueKey::new("t", "other")).await.unwrap().ready_total(), 1);
+}
+
+/// The same server under two names would have been copied onto itself and then deleted.
+#[tokio::test]
+async fn two_names_of_one_server_are_seen_through() {
+    let server = Server::start(&[]);
+    let names = [server.address(), format!("localhost:{}", server.port)];
+    let before = over(names.clone(), "one");
+    let made = before.create(vec![new("render"); 7]).await.unwrap();
+    let made: Vec<_> = made.into_iter().map(|made| made.unwrap().task.id).collect();
+    let later = codeq_queue::NewTask { delay: Delay::For(Duration::from_secs(600)), ..new("render") };
+    let later = before.create(vec![later]).await.unwrap().remove(0).unwrap().task;
+    let there = Places { pending: 7, delayed: 1, in_progress: 0, dead: 0 };
+    assert_eq!(before.relocate(&relocation()).await.unwrap(), there);
+    assert_eq!(before.relocate(&relocation()).await.unwrap(), Places::default());
+    assert_eq!(server.say("HLEN codeq:tasks"), ":8");
+    assert_eq!(server.say("LLEN codeq:q:render:t:s:two:pending:0"), ":7");
+    assert_eq!(server.say("EXISTS codeq:relocating codeq:q:render:t:s:one:pending:0"), ":0");
+    let itself = Relocation { to: "one".into(), ..relocation() };
+    assert!(matches!(before.relocate(&itself).await, Err(Immovable::SameShard)));
+    let after = over(names, "two");
+    let lent: Vec<_> = claim(&*after, "render", 9).await.iter().map(|task| task.id).collect();
+    assert_eq!(lent, made, "in order");
+    assert!(after.cancel(vec![named(&later)]).await.unwrap()[0].is_ok());
+    assert_eq!(server.say("ZCARD codeq:q:render:t:s:two:delayed"), ":0");
 }

@@ -1,0 +1,105 @@
+//! Moving tasks between two shards that are only segments of the same keys. Nothing is copied: one script takes
+//! an id out of one queue, puts it into the other and names the new shard in the record.
+
+use super::batch::Item;
+use super::connection::{Command, Reply};
+use super::relocate::{Part, Road};
+use super::reply::{Answered, string};
+use super::script::{Call, Script};
+use super::store::Keeper;
+use codeq_queue::{Failure, QueueKey};
+
+/// How often a batch is tried whose tasks are changed meanwhile.
+const TRIES: usize = 16;
+/// How long a mark stays at most, in milliseconds.
+const MARK_MS: &str = "10000";
+
+impl Keeper {
+    /// Whether two shards are the same keys of the same server, whatever its addresses are: a mark that is
+    /// left through one of them is seen through the other.
+    pub async fn is_one_keyspace(&self, from: usize, to: usize) -> Result<bool, Failure> {
+        let (from, to) = (&self.shards[from], &self.shards[to]);
+        let (key, mark) = (from.keys.of("relocating"), format!("{:032x}", rand::random::<u128>()));
+        if key != to.keys.of("relocating") {
+            return Ok(false);
+        }
+        let set = Command::new("SET").arg(key.as_str()).arg(mark.as_str()).args(["PX", MARK_MS]);
+        from.read_one(set).await?;
+        let seen = string(to.read_one(Command::new("GET").arg(key.as_str())).await?);
+        from.read_one(Command::new("DEL").arg(key)).await?;
+        Ok(seen == mark)
+    }
+
+    /// Moves these ids, in their order. Tasks are not worked on meanwhile, but an operator may touch one.
+    pub async fn shift(
+        &self,
+        road: Road,
+        queue: &QueueKey,
+        part: Part,
+        ids: &[String],
+    ) -> Result<(), Failure> {
+        let mut left = ids.to_vec();
+        for _ in 0..TRIES {
+            let texts = self.records_on(road.from, &left).await?;
+            let shifts = left.iter().zip(texts);
+            let items = shifts.map(|(id, text)| self.shift_item(road, queue, part, id, text));
+            let moved = self.run_batch(items.collect::<Vec<_>>()).await?;
+            left = left.into_iter().zip(moved).filter(|(_, moved)| !moved).map(|(id, _)| id).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(Failure::unavailable("the tasks are being changed by others"))
+    }
+
+    fn shift_item(
+        &self,
+        road: Road,
+        queue: &QueueKey,
+        part: Part,
+        id: &str,
+        text: Option<Vec<u8>>,
+    ) -> Item<bool> {
+        let (from, to) = (&self.shards[road.from], &self.shards[road.to]);
+        let text = text.unwrap_or_default();
+        let mut names = from.keys.with_queue(queue);
+        names.extend(to.keys.queue(queue));
+        let call = Call::new(Script::Shift, names)
+            .arg(id)
+            .arg(part.word())
+            .number(part.priority())
+            .arg(text.clone())
+            .arg(on_shard(&text, &to.name))
+            .arg(to.keys.queue_name(queue));
+        Item::ask(road.from, call, |reply: Reply| Ok((Answered::of(reply)?.word == "OK", Vec::new())))
+    }
+}
+
+/// The same record as one of this shard, whose name needs no quoting. What does not say the order of its
+/// creation is not a record of ours and stays as it is.
+pub fn on_shard(text: &[u8], shard: &str) -> Vec<u8> {
+    const NUMBER: &str = ",\"createdNo\":";
+    const SHARD: &str = ",\"shard\":\"";
+    let text = String::from_utf8_lossy(text);
+    // Quotes inside strings are escaped, so this cannot be found in one.
+    let Some((before, rest)) = text.split_once(NUMBER) else { return text.into_owned().into_bytes() };
+    let (number, rest) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+    let named = rest.strip_prefix(SHARD).and_then(|named| named.split_once('"'));
+    let rest = named.map_or(rest, |(_, rest)| rest);
+    format!("{before}{NUMBER}{number}{SHARD}{shard}\"{rest}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_names_the_shard_it_has_moved_to() {
+        let moved = |text: &str| String::from_utf8(on_shard(text.as_bytes(), "new")).unwrap();
+        let named = r#"{"error":",\"createdNo\":1","id":"x","createdNo":12,"shard":"old","payload":"p"}"#;
+        let plain = r#"{"error":",\"createdNo\":1","id":"x","createdNo":12,"payload":"p"}"#;
+        let wanted = r#"{"error":",\"createdNo\":1","id":"x","createdNo":12,"shard":"new","payload":"p"}"#;
+        assert_eq!((moved(named).as_str(), moved(plain).as_str()), (wanted, wanted));
+        assert_eq!(moved("{}"), "{}");
+    }
+}
