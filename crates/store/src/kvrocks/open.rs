@@ -44,6 +44,7 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         watchers: Arc::new(Watchers::default()),
         publisher,
         presence: Presence::new(),
+        memory: Arc::new(Memory::default()),
     });
     let shards = open_shards(&options, &names, &teller).await?;
     let keeper = assemble(&options, shards, teller.clone());
@@ -199,7 +200,7 @@ fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -
         inspect_limit: options.inspect_limit.max(1),
         timing: options.timing,
         now: Now::new(options.clock.clone()),
-        memory: Arc::new(Memory::default()),
+        memory: teller.memory.clone(),
         notes: Arc::new(Notes::default()),
         teller,
         is_closed: watch::channel(false).0,
