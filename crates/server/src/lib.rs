@@ -107,10 +107,10 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker.tracing(traces.clone()));
-    if let Some(shared) = broker.shared() {
+    let announcing = broker.shared().map(|shared| {
         feed.join(shared);
-    }
-    let announcing = tokio::spawn(feed.keep_announcing());
+        tokio::spawn(feed.keep_announcing())
+    });
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
     let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
@@ -139,7 +139,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
     history.abort();
-    announcing.abort();
+    if let Some(announcing) = announcing {
+        announcing.abort();
+    }
     drop(scraped);
     let closed = tokio::time::timeout(CLOSE, broker.close()).await;
     traces.flush().await;

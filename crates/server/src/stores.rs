@@ -100,6 +100,7 @@ pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
             password: kvrocks.password.expose().into(),
             db: kvrocks.db,
             tls: kvrocks.tls,
+            pool_size: kvrocks.pool_size,
         },
         cluster: kvrocks.cluster,
         timeout: kvrocks.timeout,
@@ -123,6 +124,7 @@ fn sharding(kvrocks: &Kvrocks) -> Sharding {
             password: backend.password.expose().into(),
             db: backend.db,
             tls: kvrocks.tls,
+            pool_size: backend.pool_size,
         };
         (name.clone(), backend)
     });

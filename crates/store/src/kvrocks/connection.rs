@@ -1,4 +1,5 @@
-//! One connection to one server, made anew when it breaks. The only file that names the client library.
+//! The way to one server: one connection, or a few for whoever does not care for the order of its exchanges.
+//! What breaks is made anew. The only file that names the client library.
 //!
 //! Promise: [`Connection::exchange`] sends all commands in one write and gives one reply per command, errors
 //! in their places. [`Trouble::Unsent`] means that nothing was sent; after [`Trouble::Lost`] everything or
@@ -8,9 +9,9 @@ use super::options::Backend;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, Value};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How long a refused connection is not tried again; doubles up to the last.
@@ -75,15 +76,45 @@ enum Line {
     Never,
 }
 
+/// One line, and how many exchanges it has to carry.
+struct Wire {
+    line: Mutex<Line>,
+    exchanges: AtomicUsize,
+}
+
+/// An exchange on a wire, until it is over or given up.
+struct Exchange<'a>(&'a Wire);
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 pub struct Connection {
     target: Target,
-    line: Mutex<Line>,
+    wires: Vec<Wire>,
     round_trips: AtomicU64,
 }
 
 impl Connection {
     pub fn new(target: Target) -> Connection {
-        Connection { target, line: Mutex::new(Line::Never), round_trips: AtomicU64::new(0) }
+        Connection::pooled(target, 1)
+    }
+
+    /// Up to `size` connections; each but the first is made when all before it are busy.
+    pub fn pooled(target: Target, size: usize) -> Connection {
+        let wire = || Wire { line: Mutex::new(Line::Never), exchanges: AtomicUsize::new(0) };
+        let wires = (0..size.max(1)).map(|_| wire()).collect();
+        Connection { target, wires, round_trips: AtomicU64::new(0) }
+    }
+
+    /// The first wire that carries least.
+    fn begin(&self) -> Exchange<'_> {
+        let least = self.wires.iter().min_by_key(|wire| wire.exchanges.load(Ordering::Relaxed));
+        let wire = least.expect("there is at least one wire");
+        wire.exchanges.fetch_add(1, Ordering::Relaxed);
+        Exchange(wire)
     }
 
     pub fn target(&self) -> &Target {
@@ -100,7 +131,8 @@ impl Connection {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let mut line = self.line().await?;
+        let exchange = self.begin();
+        let mut line = self.line(exchange.0).await?;
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let mut pipeline = redis::Pipeline::with_capacity(commands.len());
         for command in commands {
@@ -113,22 +145,23 @@ impl Connection {
         match line.send_packed_commands(&pipeline, 0, commands.len()).await {
             Ok(values) => Ok(values.into_iter().map(reply).collect()),
             Err(error) => {
-                self.hang_up().await;
+                exchange.0.hang_up().await;
+                // What broke one has mostly broken all. One that is being made is not waited for.
+                self.wires.iter().filter_map(|wire| wire.line.try_lock().ok()).for_each(forget);
                 Err(Trouble::Lost(error.to_string()))
             }
         }
     }
 
-    /// Forgets the connection; the next exchange makes another one.
+    /// Forgets the connections; the next exchange makes another one.
     pub async fn hang_up(&self) {
-        let mut line = self.line.lock().await;
-        if matches!(*line, Line::Up(_)) {
-            *line = Line::Never;
+        for wire in &self.wires {
+            wire.hang_up().await;
         }
     }
 
-    async fn line(&self) -> Result<MultiplexedConnection, Trouble> {
-        let mut line = self.line.lock().await;
+    async fn line(&self, wire: &Wire) -> Result<MultiplexedConnection, Trouble> {
+        let mut line = wire.line.lock().await;
         let pause = match &*line {
             Line::Up(connection) => return Ok(connection.clone()),
             Line::Down { since, pause, reason } if since.elapsed() < *pause => {
@@ -157,6 +190,18 @@ impl Connection {
         let client = client(&self.target.backend, &address)?;
         let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
         dialled.map_err(|error| format!("{address}: {error}"))
+    }
+}
+
+impl Wire {
+    async fn hang_up(&self) {
+        forget(self.line.lock().await);
+    }
+}
+
+fn forget(mut line: MutexGuard<'_, Line>) {
+    if matches!(*line, Line::Up(_)) {
+        *line = Line::Never;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Telling what has happened: to the observer, to those who wait in this process, and to the other processes.
 
+use super::known::Memory;
 use super::presence::Presence;
 use super::record::Stored;
 use super::signal::Publisher;
@@ -14,6 +15,7 @@ pub struct Teller {
     pub watchers: Arc<Watchers>,
     pub publisher: Publisher,
     pub presence: Presence,
+    pub memory: Arc<Memory>,
 }
 
 impl Teller {

@@ -1,5 +1,5 @@
 //! What this process remembers of tasks it has created or lent: enough to name their keys without asking.
-//! None of it ever changes.
+//! None of it ever changes, except that an operator may move tasks to another shard: then all is forgotten.
 
 use codeq_queue::{QueueKey, Task, TaskId};
 use hashbrown::HashMap;
@@ -57,5 +57,9 @@ impl Memory {
         let mut generations = self.generations.lock().expect("no one panics holding the memory");
         generations.0.remove(&id);
         generations.1.remove(&id);
+    }
+
+    pub fn forget_all(&self) {
+        *self.generations.lock().expect("no one panics holding the memory") = Default::default();
     }
 }

@@ -24,6 +24,8 @@ use tokio::sync::watch;
 
 /// Counted attempts for which the policy may give different delays.
 const BACKOFF_STEPS: u32 = 1024;
+/// Connections to one server for reading.
+const MOST_READING: u32 = 1000;
 /// How long opening waits until this process hears the others.
 const HEARS: Duration = Duration::from_secs(1);
 /// The oldest servers that know every command used here.
@@ -42,6 +44,7 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         watchers: Arc::new(Watchers::default()),
         publisher,
         presence: Presence::new(),
+        memory: Arc::new(Memory::default()),
     });
     let shards = open_shards(&options, &names, &teller).await?;
     let keeper = assemble(&options, shards, teller.clone());
@@ -108,10 +111,20 @@ fn backend(options: &KvrocksOptions, shard: &str) -> Backend {
     options.sharding.backends.get(shard).unwrap_or(&options.backend).clone()
 }
 
-fn line(options: &KvrocksOptions, shard: &str) -> Arc<Connection> {
+fn target(options: &KvrocksOptions, shard: &str) -> Target {
     let slot = options.cluster.then(|| slot_of(shard));
-    let target = Target { backend: backend(options, shard), slot, timeout: options.timeout };
-    Arc::new(Connection::new(target))
+    Target { backend: backend(options, shard), slot, timeout: options.timeout }
+}
+
+fn line(options: &KvrocksOptions, shard: &str) -> Arc<Connection> {
+    Arc::new(Connection::new(target(options, shard)))
+}
+
+/// What the pool has besides the connection for writes, and at least one.
+fn reading_lines(options: &KvrocksOptions, shard: &str) -> Arc<Connection> {
+    let target = target(options, shard);
+    let size = target.backend.pool_size.saturating_sub(1).clamp(1, MOST_READING);
+    Arc::new(Connection::pooled(target, usize::try_from(size).unwrap_or(1)))
 }
 
 /// Shards on one server share their connections; in a cluster each has its own.
@@ -128,7 +141,7 @@ async fn open_shards(
             false => format!("{:?}", backend(options, name)),
         };
         if !lines.contains_key(&place) {
-            let (writes, reads) = (line(options, name), line(options, name));
+            let (writes, reads) = (line(options, name), reading_lines(options, name));
             check(&reads).await?;
             let scripts = Names::load(&writes).await.map_err(|trouble| trouble.text().to_owned())?;
             let teller = teller.clone();
@@ -187,7 +200,7 @@ fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -
         inspect_limit: options.inspect_limit.max(1),
         timing: options.timing,
         now: Now::new(options.clock.clone()),
-        memory: Arc::new(Memory::default()),
+        memory: teller.memory.clone(),
         notes: Arc::new(Notes::default()),
         teller,
         is_closed: watch::channel(false).0,

@@ -19,13 +19,21 @@ pub enum Timing {
 }
 
 /// One server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backend {
     /// `host:port`; in cluster mode any number of them, separated by commas.
     pub address: String,
     pub password: String,
     pub db: u32,
     pub tls: bool,
+    /// Connections of this process at most: one carries all writes in their order, the others read.
+    pub pool_size: u32,
+}
+
+impl Default for Backend {
+    fn default() -> Backend {
+        Backend { address: String::new(), password: String::new(), db: 0, tls: false, pool_size: 10 }
+    }
 }
 
 /// Which shard a queue lives on. A shard without a backend of its own is a segment in the keys of the main one.

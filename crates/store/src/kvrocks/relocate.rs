@@ -6,6 +6,7 @@
 
 use super::batch::Item;
 use super::connection::{Command, Reply};
+use super::keys::queue_text;
 use super::record;
 use super::reply::{Answered, count, found, string, strings};
 use super::script::{Call, Script};
@@ -154,6 +155,8 @@ impl Keeper {
                 true => self.shift(road, queue, part, &ids).await?,
                 false => self.copy(road, queue, part, &ids).await?,
             }
+            // Whoever remembers where they were must look anew.
+            self.teller.publisher.publish(format!("m {}", queue_text(queue))).await?;
             moved += u64::try_from(ids.len()).unwrap_or(0);
         }
     }

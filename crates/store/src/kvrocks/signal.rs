@@ -1,5 +1,6 @@
 //! What processes tell each other over the channel `codeq:ev`: that a queue has work (`r`), that a task has
-//! ended (`d`), events (`e`), and who listens to those (see [`super::presence`]). Lossy by design: every waiter
+//! ended (`d`), that tasks have moved to another shard (`m`), events (`e`), and who listens to those (see
+//! [`super::presence`]). Lossy by design: every waiter
 //! also looks again by itself once a second.
 
 use super::connection::{Command, Connection, Target, listen};
@@ -143,6 +144,7 @@ fn heard(message: &[u8], teller: &Teller) {
                 teller.presence.tell(Some(event));
             }
         }
+        Some(("m", _)) => teller.memory.forget_all(),
         Some(("l", process)) => teller.presence.heard_of(process),
         Some(("w", _)) => {
             if let Some(answer) = teller.presence.answer() {
@@ -154,6 +156,7 @@ fn heard(message: &[u8], teller: &Teller) {
             // From here on everything is heard; before it anything may have been said.
             teller.claims.ring_all();
             teller.watchers.tell_all();
+            teller.memory.forget_all();
             teller.presence.tell(None);
             teller.presence.hears.notify_one();
             teller.publisher.say(teller.presence.question());

@@ -5,6 +5,7 @@ mod faults;
 pub mod ground;
 mod instances;
 mod migration;
+mod pool;
 mod proxy;
 mod relocation;
 mod round_trips;

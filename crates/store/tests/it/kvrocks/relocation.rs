@@ -99,3 +99,19 @@ async fn two_names_of_one_server_are_seen_through() {
     assert!(after.cancel(vec![named(&later)]).await.unwrap()[0].is_ok());
     assert_eq!(server.say("ZCARD codeq:q:render:t:s:two:delayed"), ":0");
 }
+
+#[tokio::test]
+async fn a_process_that_remembers_where_a_task_was_finds_it_where_it_is() {
+    let (one, two) = (Server::start(&[]), Server::start(&[]));
+    let (witness, operator) = (store(&one, &two, "one"), store(&one, &two, "one"));
+    let task = create(&*witness, "render").await.unwrap().task;
+    assert_eq!(operator.relocate(&relocation()).await.unwrap().total(), 1);
+    let found = async {
+        while witness.get(vec![named(&task)]).await.unwrap()[0].is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.expect("it is told that tasks have moved");
+    assert!(witness.cancel(vec![named(&task)]).await.unwrap()[0].is_ok());
+    assert_eq!(two.say("LLEN codeq:q:render:t:s:two:pending:0"), ":0");
+}
