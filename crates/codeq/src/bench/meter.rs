@@ -85,3 +85,34 @@ pub fn sync_median(directory: &Path) -> anyhow::Result<u64> {
     std::fs::remove_file(&path)?;
     Ok(latencies.value_at_quantile(0.5))
 }
+
+/// What a data directory takes on the disk.
+#[derive(Clone, Copy, Default)]
+pub struct Disk {
+    pub all_mb: f64,
+    /// Without the segments of journals, which are kept to be used again.
+    pub kept_mb: f64,
+}
+
+impl Disk {
+    /// Files that vanish meanwhile take nothing.
+    pub fn of(directory: &Path) -> Disk {
+        use std::os::unix::fs::MetadataExt;
+        let mut disk = Disk::default();
+        let mut left = vec![directory.to_owned()];
+        while let Some(directory) = left.pop() {
+            for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+                let Ok(about) = entry.metadata() else { continue };
+                if about.is_dir() {
+                    left.push(entry.path());
+                    continue;
+                }
+                let size = about.blocks() as f64 * 512.0 / 1_048_576.0;
+                let is_segment = entry.file_name().to_string_lossy().ends_with(".seg");
+                disk.all_mb += size;
+                disk.kept_mb += if is_segment { 0.0 } else { size };
+            }
+        }
+        disk
+    }
+}

@@ -1,6 +1,6 @@
 //! `codeq bench http`: the whole server over real sockets, against an echo on the same stack.
 
-mod client;
+pub mod client;
 mod load;
 mod target;
 mod wake;
