@@ -133,7 +133,7 @@ async fn talk(server: &Logged, issuer: &Issuer) -> Vec<String> {
         server.ask("GET", target, &producer, "").await;
     }
     let refused = [
-        ("/v1/codeq/tasks", r#"{"command":"SENTINEL !","payload":1}"#),
+        ("/v1/codeq/tasks", r#"{"command":"not one","payload":"SENTINEL"}"#),
         ("/v1/codeq/tasks", r#"{"command":"c","payload":1,"webhook":"SENTINEL"}"#),
         ("/v1/codeq/tasks", r#"{"command":"c","payload":1,"runAt":"SENTINEL"}"#),
         ("/v1/codeq/tasks", r#"{"command":"c","payload":1,"idempotencyKey":"another-SENTINEL"}"#),
