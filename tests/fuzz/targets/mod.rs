@@ -12,9 +12,12 @@ mod tree;
 
 use std::path::PathBuf;
 
+/// Takes an input; panics if that breaks a promise.
+type Reader = dyn Fn(&[u8]);
+
 pub struct Target {
     pub name: &'static str,
-    read: Box<dyn Fn(&[u8])>,
+    read: Box<Reader>,
     /// Inputs to begin with, besides those in `corpus/<name>`.
     made: Vec<Vec<u8>>,
 }

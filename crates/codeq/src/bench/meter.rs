@@ -90,7 +90,7 @@ pub fn sync_median(directory: &Path) -> anyhow::Result<u64> {
 #[derive(Clone, Copy, Default)]
 pub struct Disk {
     pub all_mb: f64,
-    /// Without the segments of journals, which are kept to be used again.
+    /// Without the journals, ours and the tree's: bounded, and kept to be used again.
     pub kept_mb: f64,
 }
 
@@ -108,9 +108,11 @@ impl Disk {
                     continue;
                 }
                 let size = about.blocks() as f64 * 512.0 / 1_048_576.0;
-                let is_segment = entry.file_name().to_string_lossy().ends_with(".seg");
+                let name = entry.file_name();
+                let ending = Path::new(&name).extension().and_then(|ending| ending.to_str());
+                let is_journal = matches!(ending, Some("seg" | "jnl"));
                 disk.all_mb += size;
-                disk.kept_mb += if is_segment { 0.0 } else { size };
+                disk.kept_mb += if is_journal { 0.0 } else { size };
             }
         }
         disk

@@ -61,7 +61,7 @@ pub fn draw(samples: &[Sample], loaded: f64, row: &Row) -> String {
         panel("Open files and sockets", "handles", |sample| sample.handles, row.handles_trend.as_ref()),
         Panel {
             part: Some(|sample| sample.disk.kept_mb),
-            ..panel("Disk: all, and without the journal", "MB", |sample| sample.disk.all_mb, None)
+            ..panel("Disk: all, and without journals", "MB", |sample| sample.disk.all_mb, None)
         },
         panel("Tasks ended", "per second", |sample| sample.per_second, None),
         panel("p99 of creates and reports", "ms", |sample| sample.p99_ms, None),

@@ -139,7 +139,7 @@ impl SoakBench {
     async fn rested(&self, watch: &mut Watch<'_>, empty: Disk) -> anyhow::Result<Row> {
         let peak = watch.samples.iter().map(|sample| sample.disk.kept_mb).fold(0.0, f64::max);
         // Half of what the load had added, and a little for what is written while nothing happens.
-        let back = empty.kept_mb + (peak - empty.kept_mb) / 2.0 + 4.0;
+        let back = empty.kept_mb + (peak - empty.kept_mb) / 2.0 + 1.0;
         let from = Instant::now();
         let mut last = watch.second().await?;
         while last.disk.kept_mb > back && from.elapsed() < self.patience() {
@@ -148,7 +148,7 @@ impl SoakBench {
         }
         let is_back = if last.disk.kept_mb <= back { "given back" } else { "not given back" };
         let verdict = format!(
-            "disk {is_back}: without the journal {:.0} MB after {} s, at most {peak:.0} MB, empty {:.0} MB",
+            "disk {is_back}: without journals {:.1} MB after {} s, at most {peak:.1} MB, empty {:.1} MB",
             last.disk.kept_mb,
             from.elapsed().as_secs(),
             empty.kept_mb
