@@ -40,6 +40,8 @@ cargo test --workspace --locked
 step "benches still run"
 cargo run --locked -q -p codeq -- bench http --seconds 0.4 --connections 4 --json | grep -q '"name":"wake"'
 cargo run --locked -q -p codeq -- bench grpc --seconds 0.3 --streams 2 --json | grep -q '"name":"wake"'
+cargo run --locked -q -p codeq -- bench soak --minutes 0.1 --json | grep -q '"name":"retention"'
+cargo run --locked -q -p codeq -- bench overload --seconds 3 --json | grep -q '"name":"after"'
 cargo run --locked -q -p codeq -- bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
 cargo run --locked -q -p codeq -- bench store --restart 2000 --json | grep -q '"name":"restart"'
 

@@ -35,6 +35,10 @@ impl Mutator {
         Mutator { rng: SmallRng::seed_from_u64(seed), corpus }
     }
 
+    pub fn corpus(&self) -> &[Vec<u8>] {
+        &self.corpus
+    }
+
     fn any(&mut self) -> Vec<u8> {
         self.corpus[self.rng.random_range(0..self.corpus.len())].clone()
     }

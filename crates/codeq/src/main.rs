@@ -73,6 +73,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    bench::end_with_parent();
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(asked) => return usage(&asked),

@@ -41,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use webhook::{Signals, Webhooks};
 
 pub use stores::{Watchers, kvrocks_options, open_store};
+pub use webhook::{Aim, aim};
 
 /// How long requests in flight may take once the server shuts down.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -151,6 +152,19 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
             Err(ServeError::Http("the store did not close in time; it recovers at the next start".into()))
         }
     }
+}
+
+/// The routes over a store that is open, without a listener or anything in the background: for callers
+/// that bring their requests themselves. The error is a start-up text.
+pub fn routes_over(config: &Config, store: Arc<dyn Store>) -> Result<http::Entry, String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let draining = CancellationToken::new();
+    let gate = Arc::new(Gate::new(gate_options(config, clock.clone()))?);
+    let (metrics, feed) = (Arc::new(Metrics::new()), Arc::new(Feed::new()));
+    let app = Arc::new(http::App::new(config, gate, metrics, feed, clock.clone(), draining.clone()));
+    let artifacts = Arc::new(Artifacts::open(&config.artifacts)?);
+    app.open(Arc::new(Broker::new(store, clock, settings(config), artifacts, draining)));
+    Ok(http::Entry::new(app))
 }
 
 /// Everyone who watches the store.

@@ -1,6 +1,7 @@
 //! The command line, as somebody at a terminal uses it: the real binary against a real server.
 
 mod backup;
+mod bench;
 mod day;
 mod deploy;
 mod doctor;

@@ -1,4 +1,5 @@
-//! Who may do what, on every route: auth.md §1, §3, §4.
+//! Headers that bring no token, and producers that stand in for workers: auth.md §1, §4. Every kind of token on
+//! every route is asked in `abuse/routes`.
 
 use super::{UNKNOWN_ID, fixed, lawful, refused, serve_with, worker_scopes};
 use crate::harness::{Answer, DEV_TOKEN, Server, answer};
@@ -60,92 +61,6 @@ async fn every_route_but_the_open_ones_wants_a_token() {
         for scheme in ["Bearer dev-token", "bearer dev-token", "BEARER dev-token"] {
             let got = ask(&server, &route, Some(scheme)).await;
             assert!(is_allowed(&got), "{} {}: {}", route.method, route.path, got.text);
-        }
-    }
-}
-
-/// Tokens that each lack something. `everything` lacks nothing.
-fn imperfect() -> Server {
-    let raw = json!({"tenantId": "acme"});
-    let worker = |token: &str, scopes: Value, events: Value, raw: &Value| {
-        fixed(token, json!({"subject": token, "scopes": scopes, "eventTypes": events, "raw": raw}))
-    };
-    let producers = vec![
-        fixed("plain", json!({"scopes": ["codeq:claim", "openid"], "raw": {"tid": "acme", "role": "USER"}})),
-        fixed("by-role", json!({"raw": {"tid": "acme", "role": "admin"}})),
-        fixed("by-scope", json!({"scopes": ["codeq:admin"], "raw": {"tid": "acme"}})),
-        fixed("no-tenant", json!({"raw": {"tid": "Acme", "role": "ADMIN"}})),
-    ];
-    let workers = vec![
-        worker("no-events", worker_scopes(), json!([" "]), &raw),
-        worker("no-scopes", json!([]), json!(["*"]), &raw),
-        worker("other-scope", json!(["codeq:admin"]), json!(["*"]), &raw),
-        worker("odd-tenant", worker_scopes(), json!(["*"]), &json!({"tid": "acme", "tenantId": "other"})),
-    ];
-    serve_with(producers, workers, json!({}))
-}
-
-#[tokio::test]
-async fn a_token_that_lacks_something_is_told_what() {
-    let server = imperfect();
-    let nobody = format!("multi auth: token rejected by every provider: {}", ["invalid token"; 4].join("\n"));
-    let nobody = Some((401, "invalid_token", &*nobody));
-    let tenant = Some((403, "invalid_tenant", "invalid tenant claims"));
-    let admin_only = Some((403, "admin_only", "unauthorized. Admin only"));
-    let no_events = Some((401, "missing_event_types", "missing eventTypes"));
-    let no_scopes = Some((401, "missing_scope", "missing scope"));
-    let other_scope = Some((403, "missing_scope", "missing scope"));
-    let unknown = Some((401, "invalid_token", "invalid token"));
-    // Of each token: producer, admin, worker and any routes.
-    let rows = [
-        ("plain", [None, admin_only, nobody, None]),
-        ("by-role", [None, None, nobody, None]),
-        ("by-scope", [None, None, nobody, None]),
-        ("no-tenant", [tenant, tenant, nobody, tenant]),
-        ("no-events", [nobody, nobody, no_events, unknown]),
-        ("no-scopes", [nobody, nobody, no_scopes, None]),
-        ("other-scope", [nobody, nobody, other_scope, None]),
-        ("odd-tenant", [nobody, nobody, tenant, tenant]),
-    ];
-    for route in table() {
-        let column = match &route.endpoint {
-            Endpoint::Open(_) => continue,
-            Endpoint::Producer(_) => 0,
-            Endpoint::Admin(_) => 1,
-            // Only the scope makes an operator; operator::listing has a token with it.
-            Endpoint::Operator(_) => continue,
-            Endpoint::Worker(..) => 2,
-            Endpoint::Any(_) => 3,
-        };
-        for (token, answers) in &rows {
-            let got = ask(&server, &route, Some(&format!("Bearer {token}"))).await;
-            match answers[column] {
-                Some((status, code, text)) => refused(&got, status, code, text),
-                None => assert!(is_allowed(&got), "{token} {}: {}", route.path, got.text),
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn every_worker_route_wants_its_own_scope() {
-    let raw = json!({"tenantId": "acme"});
-    let worker =
-        |token: &str, scopes: Value| fixed(token, json!({"scopes": scopes, "eventTypes": ["*"], "raw": raw}));
-    let producers = || vec![fixed("p", json!({"raw": raw})), fixed("q", json!({"raw": raw}))];
-    let verbs = ["claim", "heartbeat", "abandon", "nack", "result", "subscribe"];
-    for pair in verbs.chunks(2) {
-        let workers = pair.iter().map(|verb| worker(verb, json!([format!("codeq:{verb}")]))).collect();
-        let server = serve_with(producers(), workers, json!({}));
-        for route in table() {
-            let Endpoint::Worker(scope, _) = &route.endpoint else { continue };
-            for verb in pair {
-                let got = ask(&server, &route, Some(&format!("Bearer {verb}"))).await;
-                match scope.word() == format!("codeq:{verb}") {
-                    true => assert!(is_allowed(&got), "{verb} {}: {}", route.path, got.text),
-                    false => refused(&got, 403, "missing_scope", "missing scope"),
-                }
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What operators see: metrics, traces, logs, and the files in `deploy/` that are made for them.
 
-mod collector;
+pub mod collector;
 mod deploy;
 mod logs;
 mod metrics;
@@ -11,7 +11,7 @@ mod traces;
 use serde_json::{Value, json};
 
 /// Settings that send traces to `address`.
-fn tracing(address: &str) -> Value {
+pub fn tracing(address: &str) -> Value {
     json!({
         "tracingEnabled": true,
         "tracingServiceName": "shop",

@@ -6,10 +6,15 @@ mod http;
 mod journal;
 mod meter;
 mod on;
+mod overload;
 mod process;
 mod report;
 mod restart;
+mod soak;
 mod store;
+mod trend;
+
+pub use process::end_with_parent;
 
 #[derive(clap::Subcommand)]
 pub enum Bench {
@@ -19,6 +24,10 @@ pub enum Bench {
     Http(http::HttpBench),
     /// The gRPC streams over real sockets, against an echo stream without a store.
     Grpc(grpc::GrpcBench),
+    /// Hours of mixed load: does memory, the number of handles or the disk grow?
+    Soak(soak::SoakBench),
+    /// Ten times more than the server can take, and how soon it is well again.
+    Overload(overload::OverloadBench),
     /// The echo stream; used by `bench grpc`.
     #[command(hide = true)]
     EchoStream(grpc::EchoStream),
@@ -39,6 +48,8 @@ impl Bench {
             Bench::Store(bench) => bench.run(),
             Bench::Http(bench) => bench.run(),
             Bench::Grpc(bench) => bench.run(),
+            Bench::Soak(bench) => bench.run(),
+            Bench::Overload(bench) => bench.run(),
             Bench::EchoStream(echo) => echo.run(),
             Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),

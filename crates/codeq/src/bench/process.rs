@@ -2,10 +2,24 @@
 
 use super::meter::proc_number;
 use anyhow::{Context, bail};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+/// Set for a child to the number of the process that it must not outlive.
+const PARENT: &str = "BENCH_PARENT";
+
+/// Makes a child of a bench end with it, however that ends. To be called first.
+pub fn end_with_parent() {
+    let Some(parent) = std::env::var(PARENT).ok().and_then(|text| text.parse::<i32>().ok()) else { return };
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // It may have ended before it could be told to tell us.
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+        std::process::exit(1);
+    }
+}
 
 /// A child process that ends with us.
 pub struct Process {
@@ -20,7 +34,9 @@ impl Process {
     /// Starts this program with other arguments and waits for the line that tells its address.
     pub fn start(arguments: &[&str]) -> anyhow::Result<Process> {
         let program = std::env::current_exe().context("cannot find this program")?;
-        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
+        let mut command = Command::new(program);
+        command.env(PARENT, std::process::id().to_string()).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().context("no output")?;
         let mut lines = BufReader::new(output).lines();
         let (mut producer_streams, mut worker_streams) = (None, None);
@@ -60,6 +76,11 @@ impl Process {
             line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok()
         });
         kilobytes as f64 / 1024.0
+    }
+
+    /// Open files and sockets.
+    pub fn handles(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
     }
 
     /// Bytes handed to write calls so far.

@@ -1,6 +1,7 @@
 //! Rows for people and for programs. Every bench uses the same form.
 
 use super::meter::{Used, rss_mb};
+use super::trend::Trend;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -47,6 +48,19 @@ pub struct Row {
     /// The median fdatasync of the same minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_p50_us: Option<u64>,
+    /// Answers 429 and 503.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+    /// Open files and sockets of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handles: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_trend: Option<Trend>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handles_trend: Option<Trend>,
+    /// In words, what the row shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
 }
 
 impl Row {
@@ -158,6 +172,11 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
                 .map(|us| format!("to assignment p50 {} p99 {us} us", row.assignment_p50_us.unwrap_or(0))),
             row.memory_ratio.map(|ratio| format!("{ratio:.2} of memory")),
             row.sync_p50_us.map(|us| format!("fdatasync p50 {us} us")),
+            row.refused.map(|count| format!("{count} refused")),
+            row.handles.map(|count| format!("{count} handles")),
+            row.rss_trend.as_ref().map(|trend| format!("RSS {}", trend.words("MB"))),
+            row.handles_trend.as_ref().map(|trend| format!("handles {}", trend.words(""))),
+            row.verdict.clone(),
         ];
         println!("  {}", extra.into_iter().flatten().collect::<Vec<_>>().join(", "));
     }

@@ -65,7 +65,24 @@ pub struct Loaded {
 pub fn load(sources: Sources) -> Result<Loaded, ConfigError> {
     let mode = sources.mode;
     let mut findings = Findings::default();
-    let mut settings = read(sources, &mut findings);
+    let settings = read(sources, &mut findings);
+    check(settings, mode, findings)
+}
+
+/// Reads and checks the text of a file as the only source.
+pub fn load_text(text: &str, mode: Mode) -> Result<Loaded, ConfigError> {
+    let (mut settings, mut findings) = (Settings::defaults(mode), Findings::default());
+    match yaml::parse(text) {
+        Ok(value) => take_file(&mut settings, value, &mut findings),
+        Err(fault) => findings.faults.push(fault),
+    }
+    if findings.faults.is_empty() {
+        derive::drop_foreign_keys(&mut settings, &mut findings);
+    }
+    check(settings, mode, findings)
+}
+
+fn check(mut settings: Settings, mode: Mode, mut findings: Findings) -> Result<Loaded, ConfigError> {
     if !findings.faults.is_empty() {
         return Err(ConfigError::Load(findings.faults));
     }

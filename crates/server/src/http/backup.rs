@@ -17,12 +17,13 @@ use tokio::time::Instant;
 
 /// Megabytes a second when nothing else is asked for: fast enough, and the disk has time for others.
 const RATE: f64 = 64.0;
+/// As slow as it can be asked for: a backup has an end.
+const RATE_LEAST: f64 = 0.01;
 const FILE: HeaderValue = HeaderValue::from_static("attachment; filename=\"codeq.backup\"");
 
 /// Every tenant is in it.
 pub async fn backup(call: Call, _: Operator) -> Result<Response, Error> {
-    let asked = call.query("mbPerSecond").and_then(|rate| rate.parse().ok());
-    let rate = asked.filter(|rate| *rate > 0.0).unwrap_or(RATE) * 1e6;
+    let rate = rate(call.query("mbPerSecond").as_deref());
     let pieces = call.broker()?.backup().await?;
     let reading = Reading { pieces, rate, sent: 0.0, since: Instant::now() };
     let body =
@@ -36,6 +37,12 @@ pub async fn backup(call: Call, _: Operator) -> Result<Response, Error> {
     Ok(response)
 }
 
+/// Bytes a second; what is no rate is the usual one.
+fn rate(asked: Option<&str>) -> f64 {
+    let asked = asked.and_then(|text| text.parse().ok()).filter(|rate| *rate > 0.0);
+    asked.unwrap_or(RATE).max(RATE_LEAST) * 1e6
+}
+
 struct Reading {
     pieces: Pieces,
     /// Bytes a second.
@@ -46,8 +53,7 @@ struct Reading {
 
 impl Reading {
     async fn next(mut self) -> Result<Option<(Bytes, Reading)>, Failure> {
-        let due = self.since + Duration::from_secs_f64(self.sent / self.rate);
-        tokio::time::sleep_until(due).await;
+        tokio::time::sleep_until(due(self.since, self.sent, self.rate)).await;
         let mut pieces = self.pieces;
         let read = tokio::task::spawn_blocking(move || (pieces.next(), pieces)).await;
         let (piece, pieces) = read.map_err(|error| Failure::Internal(error.to_string()))?;
@@ -59,5 +65,29 @@ impl Reading {
                 Ok(Some((piece.into(), self)))
             }
         }
+    }
+}
+
+/// When so many bytes may have been sent.
+fn due(since: Instant, sent: f64, rate: f64) -> Instant {
+    since + Duration::from_secs_f64(sent / rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `mbPerSecond=1e-300` was taken as a rate; the time until the second piece was then no time at all
+    /// and making it panicked, which tore the connection down in the middle of the backup. A rate has a
+    /// lower bound now.
+    #[test]
+    fn a_rate_of_next_to_nothing_is_a_slow_backup_and_no_panic() {
+        let since = Instant::now();
+        for text in ["1e-300", "5e-324", "0.000001", "inf", "NaN", "-1", "0", "", "x", "1e308"] {
+            let rate = rate(Some(text));
+            assert!(rate >= RATE_LEAST * 1e6, "{text}: {rate}");
+            assert!(due(since, 1e12, rate) >= since, "{text}");
+        }
+        assert!((rate(Some("2")) - 2e6).abs() < 1.0 && (rate(None) - 64e6).abs() < 1.0);
     }
 }

@@ -93,7 +93,7 @@ impl Error {
             Extra::RateLimit { retry_after_seconds, .. } => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(*retry_after_seconds));
             }
-            _ if self.status == StatusCode::SERVICE_UNAVAILABLE => {
+            _ if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1));
             }
             _ => {}
@@ -232,5 +232,14 @@ mod tests {
         assert!(!error.text.contains("codeq") && error.cause.is_some());
         let limited = Error::rate_limited(RateScope::Admin, "cleanup", 7).respond("r");
         assert_eq!(limited.headers()[RETRY_AFTER], "7");
+    }
+
+    /// Every 429 and 503 has `Retry-After`; that of too many operations at once had none, because only
+    /// rate limits and 503 were thought of.
+    #[test]
+    fn every_answer_that_asks_to_come_back_says_when() {
+        let error = Error::from(Refusal::TooManyOperations(8));
+        assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(error.respond("r").headers()[RETRY_AFTER], "1");
     }
 }

@@ -36,9 +36,9 @@ use crate::auth::Caller;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, AUTHORIZATION};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
 use call::Call;
 use error::Error;
@@ -172,7 +172,7 @@ async fn run(
     let mut call = Call { app: app.clone(), head, body, template: route.path, limit };
     call.check_length()?;
     // Dropped before the handler runs, see `Call::forget_head`.
-    let header = call.head.headers.remove(axum::http::header::AUTHORIZATION);
+    let header = authorization(&mut call.head.headers);
     let authorization = header.as_ref().map(HeaderValue::as_bytes);
     match &route.endpoint {
         Endpoint::Open(handler) => handler(call).await,
@@ -218,6 +218,14 @@ async fn check_rate(app: &App, route: &Route, caller: &Caller) -> Result<(), Err
         Some((scope, operation)) => app.check_rate(caller, scope, operation).await,
         None => Ok(()),
     }
+}
+
+/// Takes the header out. Two of them are not one to choose from: whoever stands before us may have judged
+/// the other.
+fn authorization(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let is_single = headers.get_all(AUTHORIZATION).iter().nth(1).is_none();
+    let first = headers.remove(AUTHORIZATION)?;
+    Some(if is_single { first } else { HeaderValue::from_static("several") })
 }
 
 fn id_of(request: &Request) -> RequestId {

@@ -117,7 +117,7 @@ impl Door {
     async fn post(&self, message: Message) -> Result<u16, String> {
         let url = Url::parse(&message.url).map_err(|_| "invalid url")?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        if !self.allows_private && literal(&url).is_some_and(is_refused) {
+        if !self.allows_private && aim(&url).is_refused() {
             self.log_refused(&host);
             return Err(Refused.to_string());
         }
@@ -197,12 +197,30 @@ fn client(options: &DoorOptions) -> ClientBuilder {
         .dns_resolver(Arc::new(resolver))
 }
 
-/// The address of a host that is one: the connector dials it without asking the resolver.
-fn literal(url: &Url) -> Option<IpAddr> {
-    match url.host()? {
-        Host::Ipv4(address) => Some(address.into()),
-        Host::Ipv6(address) => Some(address.into()),
-        Host::Domain(_) => None,
+/// What an address leads to, as far as it can be told without asking who a name is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Aim {
+    /// The host is an address, however it was written: the connector dials it without asking the resolver.
+    Address(IpAddr),
+    /// The host is a name; the resolver checks what it stands for.
+    Name,
+    /// Nothing that could be dialled.
+    Nowhere,
+}
+
+impl Aim {
+    /// Whether it leads inside for certain.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Aim::Address(address) if is_refused(*address))
+    }
+}
+
+pub fn aim(url: &Url) -> Aim {
+    match url.host() {
+        Some(Host::Ipv4(address)) => Aim::Address(address.into()),
+        Some(Host::Ipv6(address)) => Aim::Address(address.into()),
+        Some(Host::Domain(_)) => Aim::Name,
+        None => Aim::Nowhere,
     }
 }
 

@@ -20,6 +20,7 @@ mod sign;
 mod signals;
 mod upkeep;
 
+pub use door::{Aim, aim};
 pub use signals::Signals;
 
 use crate::broker::Broker;

@@ -1,8 +1,8 @@
 //! `codeq bench grpc`: full cycles over streams, with and without fsync, against an echo without a store.
 
 mod echo;
-mod load;
-mod stream;
+pub mod load;
+pub mod stream;
 
 pub use echo::EchoStream;
 
@@ -70,12 +70,12 @@ pub struct GrpcBench {
 }
 
 /// A server with both streams.
-struct Target {
-    name: String,
-    producer: SocketAddr,
-    worker: SocketAddr,
-    token: String,
-    process: Option<Process>,
+pub struct Target {
+    pub name: String,
+    pub producer: SocketAddr,
+    pub worker: SocketAddr,
+    pub token: String,
+    pub process: Option<Process>,
 }
 
 impl GrpcBench {

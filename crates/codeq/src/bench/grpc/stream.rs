@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    async fn send(&self, event: WorkerEvent) -> anyhow::Result<()> {
+    pub async fn send(&self, event: WorkerEvent) -> anyhow::Result<()> {
         Ok(self.events.send(worker::WorkerEvent { event: Some(event) }).await?)
     }
 
@@ -138,14 +138,20 @@ impl Worker {
         }
     }
 
+    /// Whatever comes next.
+    pub async fn answer(&mut self) -> anyhow::Result<WorkerAnswer> {
+        let answer = self.answers.message().await?.and_then(|answer| answer.event);
+        answer.context("the worker stream ended")
+    }
+
     pub async fn next(&mut self) -> anyhow::Result<Answer> {
-        let acks = match self.answers.message().await?.and_then(|answer| answer.event) {
-            Some(WorkerAnswer::Task(assigned)) => {
+        let acks = match self.answer().await? {
+            WorkerAnswer::Task(assigned) => {
                 return Ok(Answer::Tasks(assigned.task.into_iter().collect()));
             }
-            Some(WorkerAnswer::TaskBatch(batch)) => return Ok(Answer::Tasks(batch.tasks)),
-            Some(WorkerAnswer::ResultAck(ack)) => vec![ack],
-            Some(WorkerAnswer::ResultAckBatch(batch)) => batch.acks,
+            WorkerAnswer::TaskBatch(batch) => return Ok(Answer::Tasks(batch.tasks)),
+            WorkerAnswer::ResultAck(ack) => vec![ack],
+            WorkerAnswer::ResultAckBatch(batch) => batch.acks,
             other => bail!("the worker stream went on with {other:?}"),
         };
         match acks.iter().find(|ack| !ack.ok) {

@@ -14,10 +14,19 @@ pub struct Client {
     host: SocketAddr,
 }
 
-/// Status and body, in the client's buffer.
+/// Status, head and body, in the client's buffer.
 pub struct Response<'a> {
     pub status: u16,
+    head: &'a [u8],
     pub body: &'a [u8],
+}
+
+impl Response<'_> {
+    pub fn header(&self, wanted: &str) -> Option<&str> {
+        let lines = std::str::from_utf8(self.head).ok()?.lines();
+        let mut headers = lines.filter_map(|line| line.split_once(':'));
+        headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    }
 }
 
 impl Client {
@@ -28,11 +37,25 @@ impl Client {
     }
 
     pub async fn post(&mut self, path: &str, token: &str, body: &[u8]) -> anyhow::Result<Response<'_>> {
+        self.ask("POST", path, token, body).await
+    }
+
+    pub async fn get(&mut self, path: &str, token: &str) -> anyhow::Result<Response<'_>> {
+        self.ask("GET", path, token, b"").await
+    }
+
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &[u8],
+    ) -> anyhow::Result<Response<'_>> {
         use std::io::Write;
         self.request.clear();
         write!(
             self.request,
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.host,
             body.len(),
         )?;
@@ -53,7 +76,7 @@ impl Client {
         while self.buffer.len() < head + length {
             self.fill().await?;
         }
-        Ok(Response { status, body: &self.buffer[head..head + length] })
+        Ok(Response { status, head: &self.buffer[..head], body: &self.buffer[head..head + length] })
     }
 
     async fn fill(&mut self) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! `codeq bench http`: the whole server over real sockets, against an echo on the same stack.
 
 mod bare;
-mod client;
+pub mod client;
 mod load;
 mod target;
 mod wake;
