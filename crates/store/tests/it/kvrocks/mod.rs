@@ -1,6 +1,8 @@
 //! The Kvrocks store against real servers.
 
+mod away;
 mod cluster;
+mod cuts;
 mod faults;
 pub mod ground;
 mod instances;
@@ -9,6 +11,8 @@ mod proxy;
 mod relocation;
 mod round_trips;
 mod server;
+mod skew;
+mod types;
 mod verbs;
 
 mod exam_standalone {
