@@ -178,8 +178,10 @@ impl Ground {
             (config["persistenceProvider"], config["persistenceConfig"]) = match (plan.storage, &redis) {
                 (Storage::Embedded { shards, durability, loses_power }, _) => {
                     config["durability"] = json!(if durability == Durability::Os { "os" } else { "fsync" });
-                    let data = place.join("data");
-                    power = loses_power.then(|| Power::prepare(&place, &data)).transpose()?;
+                    let disk = place.join("disk");
+                    std::fs::create_dir_all(&disk)?;
+                    power = loses_power.then(|| Power::prepare(&place, &disk)).transpose()?;
+                    let data = disk.join("data");
                     (json!("embedded"), json!({"path": data, "numShards": shards}))
                 }
                 (_, Some(redis)) => (json!("kvrocks"), json!({"addr": redis.address()})),

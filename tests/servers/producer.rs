@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Live tasks after which producers wait for the workers.
-const BACKLOG: u64 = 400;
+const BACKLOG: u64 = 2_000;
+/// A producer pauses for so long after an order, times the backlog in hundreds: it never stops for long, so
+/// that every kill meets some that have just sent something.
+const PACE: Duration = Duration::from_millis(6);
 /// How often a keyed order of unknown outcome is sent before its producer gives up.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,6 +49,8 @@ impl Producer {
             }
             let orders = self.orders();
             self.place(orders).await;
+            let hundreds = u32::try_from(self.stage.backlog() / 100).unwrap_or(u32::MAX);
+            tokio::time::sleep(PACE * hundreds).await;
         }
     }
 
