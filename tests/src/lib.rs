@@ -1,9 +1,11 @@
-//! What the whole-system tests share: the ledger of what a store has acknowledged, the simulation, and
-//! the fuzzer.
+//! What the whole-system tests share: the ledger of what a store has acknowledged, the account of real
+//! servers that are killed, the simulation, and the fuzzer.
 
 #[path = "../fuzz/mod.rs"]
 pub mod fuzz;
 pub mod ledger;
+#[path = "../servers/mod.rs"]
+pub mod servers;
 #[path = "../sim/mod.rs"]
 pub mod sim;
 

@@ -57,6 +57,7 @@ impl FromStr for RedisUrl {
                 db.parse().context("its path has to be a database's number")?
             },
             tls: url.scheme() == "rediss",
+            ..Backend::default()
         }))
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Not in it: the journal (the trees have taken everything in when the instant is taken) and artifacts.
 
-use super::files::DiskFiles;
+use super::files::{DiskFiles, Files, make_directory};
 use super::manifest::Manifest;
 use super::open::{OpenError, at, is_unused, lock, shard_directory};
 use super::tree::{self, Batch, Change, Space, Tree, TreeError, View};
@@ -181,7 +181,7 @@ pub fn restore(
     path: &Path,
     told: &mut dyn FnMut(u64),
 ) -> Result<Restored, RestoreError> {
-    std::fs::create_dir_all(path).map_err(at(path))?;
+    make_directory(path).map_err(at(path))?;
     let _lock = lock(path)?;
     if !is_unused(path).map_err(at(path))? {
         return Err(RestoreError::NotEmpty(path.to_path_buf()));
@@ -200,6 +200,8 @@ pub fn restore(
         let directory = shard_directory(path, index);
         std::fs::create_dir_all(&directory).map_err(at(&directory))?;
         trees.push(tree::fjall::open(&directory.join("tree"), tree::fjall::TreeOptions::default())?);
+        // No journal will be made here that syncs the names.
+        DiskFiles::new(&directory).sync_dir().map_err(at(&directory))?;
     }
     let rows = fill(&mut source, &trees, told)?;
     trees.iter().for_each(|tree| tree.close());

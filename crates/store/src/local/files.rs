@@ -7,7 +7,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One flat directory of files.
@@ -101,6 +101,22 @@ impl Files for DiskFiles {
     }
 }
 
+/// Makes a directory and what is missing above it. Its name is durable afterwards: what is synced below a
+/// directory is worth nothing if the directory itself is forgotten.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing = path.ancestors().skip(1).filter(is_missing).count();
+    fs::create_dir_all(path)?;
+    for above in path.canonicalize()?.ancestors().skip(1).take(missing + 1) {
+        match fs::File::open(above) {
+            // Then it is not ours to make durable.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            opened => opened?.sync_all()?,
+        }
+    }
+    Ok(())
+}
+
 struct DiskFile(fs::File);
 
 impl File for DiskFile {
@@ -149,5 +165,16 @@ mod tests {
         files.remove("two").unwrap();
         assert!(files.open("two").is_err());
         assert!(files.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_directory_is_made_with_all_that_is_missing_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/c");
+        make_directory(&path).unwrap();
+        make_directory(&path).unwrap();
+        assert!(path.is_dir());
+        fs::write(directory.path().join("file"), "").unwrap();
+        assert!(make_directory(&directory.path().join("file/a")).is_err());
     }
 }

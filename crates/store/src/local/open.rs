@@ -3,7 +3,7 @@
 use super::change::Fed;
 use super::commit::Committer;
 use super::feeder::{Feeder, Trough};
-use super::files::{DiskFiles, Files};
+use super::files::{DiskFiles, Files, make_directory};
 use super::folding::Fold;
 use super::handle::ShardHandle;
 use super::ids::IdKey;
@@ -153,7 +153,7 @@ pub fn lock(path: &Path) -> Result<File, OpenError> {
 /// damage refuses to open and names file and offset.
 pub fn open(options: LocalOptions) -> Result<Arc<LocalStore>, OpenError> {
     let path = options.path.clone();
-    std::fs::create_dir_all(&path).map_err(at(&path))?;
+    make_directory(&path).map_err(at(&path))?;
     let lock = lock(&path)?;
     let files = DiskFiles::new(&path);
     let manifest = claim(&files, &path, options.shards)?;

@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-static CLUSTER: LazyLock<[Server; 3]> = LazyLock::new(|| {
+static CLUSTER: LazyLock<[Server; 3]> = LazyLock::new(cluster);
+
+/// Three servers that serve all slots together. None takes the place of another.
+pub fn cluster() -> [Server; 3] {
     let servers = [(); 3].map(|()| {
         let bus = super::server::free_port().to_string();
         let timeout = ["--cluster-node-timeout", "60000"];
@@ -30,7 +33,7 @@ static CLUSTER: LazyLock<[Server; 3]> = LazyLock::new(|| {
         std::thread::sleep(Duration::from_millis(20));
     }
     servers
-});
+}
 
 pub fn candidates() -> Open {
     candidate(|| {

@@ -1,7 +1,6 @@
 //! What the store does when the server, or the way to it, fails.
 
 use super::ground::{keyspace, open, options, wait};
-use super::proxy::{CUT_BEFORE_EXEC, CUT_BEFORE_REPLY, PASS, Proxy};
 use super::server::Server;
 use super::verbs::{claim, create, done, named};
 use codeq_queue::store::Health;
@@ -11,66 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn is_unknown(failure: &Failure) -> bool {
+pub fn is_unknown(failure: &Failure) -> bool {
     matches!(failure, Failure::Unavailable { outcome_unknown: true, .. })
 }
 
 /// By hand, so that nothing but the test talks to the server.
-fn quiet(backend: Backend) -> KvrocksOptions {
+pub fn quiet(backend: Backend) -> KvrocksOptions {
     let sweep_interval = Duration::from_secs(3600);
     KvrocksOptions { timing: Timing::Running { sweep_interval }, ..options(backend) }
-}
-
-#[tokio::test]
-async fn a_connection_cut_around_exec_leaves_nothing_or_everything() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(server.address());
-    let store = open(quiet(Backend { address: proxy.address.clone(), ..Backend::default() }));
-    let witness = open(quiet(Backend { address: server.address(), ..Backend::default() }));
-    let queue = QueueKey::new("t", "render");
-    for (mode, created) in [(CUT_BEFORE_EXEC, 0), (CUT_BEFORE_REPLY, 1)] {
-        let before = witness.queue(queue.clone()).await.unwrap().ready_total();
-        proxy.mode.store(mode, Ordering::Release);
-        let failed = create(&*store, "render").await.expect_err("the connection was cut");
-        assert!(is_unknown(&failed), "{failed}");
-        assert_eq!(proxy.mode.load(Ordering::Acquire), PASS, "it was cut at an EXEC");
-        assert_eq!(witness.queue(queue.clone()).await.unwrap().ready_total(), before + created);
-    }
-    create(&*store, "render").await.expect("the store has dialled again");
-    let task = claim(&*store, "render", 1).await.remove(0);
-    for (mode, is_done) in [(CUT_BEFORE_EXEC, false), (CUT_BEFORE_REPLY, true)] {
-        proxy.mode.store(mode, Ordering::Release);
-        assert!(store.submit(vec![done(&task)]).await.is_err());
-        let found = witness.get(vec![named(&task)]).await.unwrap().remove(0).unwrap();
-        assert_eq!(found.state == State::Completed, is_done);
-        let counts = witness.queue(queue.clone()).await.unwrap();
-        assert_eq!(counts.in_progress, u64::from(!is_done));
-    }
-}
-
-#[tokio::test]
-async fn a_key_of_another_type_fails_the_call_and_changes_nothing() {
-    let server = Server::start(&[]);
-    let store = open(quiet(Backend { address: server.address(), ..Backend::default() }));
-    let running = {
-        create(&*store, "render").await.unwrap();
-        claim(&*store, "render", 1).await.remove(0)
-    };
-    for key in ["codeq:results", "codeq:outbox:due", "codeq:q:render:t:dlq"] {
-        assert_eq!(server.say(&format!("SET {key} x")), "+OK");
-        let before = server.say("LLEN codeq:q:render:t:pending:0");
-        let failed = store.submit(vec![done(&running)]).await.expect_err("a key is misused");
-        assert!(matches!(&failed, Failure::Internal(text) if text.contains(key)), "{failed}");
-        assert_eq!(store.get(vec![named(&running)]).await.unwrap()[0], Some(running.clone()));
-        assert_eq!(server.say("SCARD codeq:q:render:t:inprog"), ":1");
-        assert_eq!(server.say("LLEN codeq:q:render:t:pending:0"), before);
-        assert_eq!(server.say(&format!("DEL {key}")), ":1");
-    }
-    assert_eq!(server.say("SET codeq:created x"), "+OK");
-    assert!(create(&*store, "other").await.is_err());
-    assert_eq!(server.say("HLEN codeq:tasks"), ":1", "nothing of the refused create");
-    server.say("DEL codeq:created");
-    assert!(store.submit(vec![done(&running)]).await.unwrap()[0].is_ok());
 }
 
 #[tokio::test]

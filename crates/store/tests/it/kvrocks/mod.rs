@@ -1,6 +1,8 @@
 //! The Kvrocks store against real servers.
 
+mod away;
 mod cluster;
+mod cuts;
 mod faults;
 pub mod ground;
 mod instances;
@@ -11,6 +13,8 @@ mod relocation;
 mod round_trips;
 mod server;
 mod sharing;
+mod skew;
+mod types;
 mod verbs;
 
 mod exam_standalone {

@@ -1,9 +1,10 @@
-//! How often the store goes to the server.
+//! How often the store goes to the server, as it says itself and as a proxy in between sees it.
 
 use super::ground::{keyspace, open, options};
-use super::verbs::{claim, create, done, new, report, wish};
-use codeq_queue::store::{Heartbeat, Nack, Wait};
-use codeq_queue::{Commands, Store, Task};
+use super::proxy::Proxy;
+use super::verbs::{claim, create, done, new, report, wish, wish_for};
+use codeq_queue::store::{Abandon, Heartbeat, Nack, Wait};
+use codeq_queue::{Commands, Delay, NewTask, QueueKey, Store, Task};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,41 +37,109 @@ pub async fn settled(store: &Arc<KvrocksStore>) -> Count {
     }
 }
 
+/// A store behind a proxy, and the round trips that both have counted.
+struct Counted {
+    store: Arc<KvrocksStore>,
+    proxy: Proxy,
+    before: [u64; 2],
+}
+
+impl Counted {
+    async fn over(backend: &Backend) -> Counted {
+        let proxy = Proxy::start(backend.address.clone());
+        let store = still(Backend { address: proxy.address.clone(), ..backend.clone() });
+        settled(&store).await;
+        let mut counted = Counted { store, proxy, before: [0; 2] };
+        counted.since();
+        counted
+    }
+
+    /// Since the last time.
+    fn since(&mut self) -> u64 {
+        let now = [self.store.round_trips(), self.proxy.round_trips()];
+        let before = std::mem::replace(&mut self.before, now);
+        let [said, seen] = [now[0] - before[0], now[1] - before[1]];
+        assert!(before == [0; 2] || said == seen, "the store says {said}, the proxy saw {seen}");
+        seen
+    }
+}
+
+fn beat(task: &Task) -> Heartbeat {
+    Heartbeat { report: report(task), extend: Duration::from_secs(60) }
+}
+
+fn nack(task: &Task) -> Nack {
+    Nack { report: report(task), delay_seconds: 600, reason: None }
+}
+
+fn abandon(task: &Task) -> Abandon {
+    Abandon { report: report(task), refund: false }
+}
+
+/// A heartbeat and an end of the attempt, each with the number it takes.
+async fn report_all(counted: &mut Counted, tasks: &[Task], verb: &str, number: u64) {
+    let store = counted.store.clone();
+    let answers = store.heartbeat(tasks.iter().map(beat).collect()).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(counted.since(), number, "heartbeat of {}", tasks.len());
+    let is_done = match verb {
+        "submit" => store.submit(tasks.iter().map(done).collect()).await.unwrap().iter().all(Result::is_ok),
+        "nack" => store.nack(tasks.iter().map(nack).collect()).await.unwrap().iter().all(Result::is_ok),
+        _ => store.abandon(tasks.iter().map(abandon).collect()).await.unwrap().iter().all(Result::is_ok),
+    };
+    assert!(is_done);
+    assert_eq!(counted.since(), number, "{verb} of {}", tasks.len());
+}
+
+async fn every_verb(count: usize) {
+    let backend = keyspace();
+    let (mut here, mut there) = (Counted::over(&backend).await, Counted::over(&backend).await);
+    for verb in ["submit", "nack", "abandon"] {
+        here.store.create(vec![new(verb); count]).await.unwrap();
+        assert_eq!(here.since(), 1, "create");
+        let tasks = claim(&*here.store, verb, count).await;
+        assert_eq!((tasks.len(), here.since()), (count, 1), "claim");
+        report_all(&mut here, &tasks, verb, 1).await;
+        // The other process has to look first what it is about.
+        let foreign = format!("foreign-{verb}");
+        here.store.create(vec![new(&foreign); count]).await.unwrap();
+        let tasks = claim(&*here.store, &foreign, count).await;
+        here.since();
+        report_all(&mut there, &tasks, verb, 2).await;
+    }
+    create(&*here.store, "other").await.unwrap();
+    here.since();
+    assert!(!here.store.claim(wish(Commands::Any, count, Wait::No)).await.unwrap().is_empty());
+    assert_eq!(here.since(), 2, "claim of any command");
+}
+
 #[tokio::test]
 async fn every_verb_keeps_to_its_number() {
-    let backend = keyspace();
-    let (store, other) = (still(backend.clone()), still(backend));
-    let mut count = settled(&store).await;
-    create(&*store, "render").await.unwrap();
-    assert_eq!(count.since(), 1, "create");
-    let task = claim(&*store, "render", 1).await.remove(0);
-    assert_eq!(count.since(), 1, "claim, with promotion and repair");
-    store.heartbeat(vec![Heartbeat { report: report(&task), extend: Duration::from_secs(9) }]).await.unwrap();
-    assert_eq!(count.since(), 1, "heartbeat");
-    store.nack(vec![Nack { report: report(&task), delay_seconds: 1, reason: None }]).await.unwrap();
-    assert_eq!(count.since(), 1, "nack");
-    create(&*store, "other").await.unwrap();
-    count.since();
-    let task = store.claim(wish(Commands::Any, 1, Wait::No)).await.unwrap().remove(0);
-    assert_eq!(count.since(), 2, "claim of any command");
-    store.submit(vec![done(&task)]).await.unwrap().remove(0).unwrap();
-    assert_eq!(count.since(), 1, "submit");
-    create(&*store, "third").await.unwrap();
-    let foreign = claim(&*store, "third", 1).await.remove(0);
-    let mut elsewhere = settled(&other).await;
-    other.submit(vec![done(&foreign)]).await.unwrap().remove(0).unwrap();
-    assert_eq!(elsewhere.since(), 2, "submit by a process that did not claim");
+    every_verb(1).await;
 }
 
 #[tokio::test]
 async fn batches_of_a_hundred_take_two_at_most() {
-    let store = still(keyspace());
-    let mut count = settled(&store).await;
-    store.create(vec![new("render"); 100]).await.unwrap();
-    assert!(count.since() <= 2, "create");
-    let tasks: Vec<Task> = claim(&*store, "render", 100).await;
-    assert_eq!((tasks.len(), count.since()), (100, 1));
-    let answers = store.submit(tasks.iter().map(done).collect()).await.unwrap();
-    assert!(answers.iter().all(Result::is_ok));
-    assert!(count.since() <= 2, "submit");
+    every_verb(100).await;
+}
+
+#[tokio::test]
+async fn a_claim_promotes_and_repairs_in_the_same_round_trip() {
+    let mut counted = Counted::over(&keyspace()).await;
+    let store = counted.store.clone();
+    create(&*store, "render").await.unwrap();
+    let mut short = wish_for("render");
+    short.lease = Duration::from_millis(50);
+    let expired = store.claim(short).await.unwrap().remove(0);
+    let soon = NewTask { delay: Delay::For(Duration::from_millis(50)), ..new("render") };
+    let soon = store.create(vec![soon]).await.unwrap().remove(0).unwrap().task;
+    // Both are over by the clock then, and nothing looks before the claim does.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    counted.since();
+    let lent = claim(&*store, "render", 9).await;
+    assert_eq!(counted.since(), 1);
+    assert!(lent.iter().any(|task| task.id == soon.id), "the delayed one was due");
+    let stats = store.queue(QueueKey::new("t", "render")).await.unwrap();
+    let is_repaired = lent.iter().any(|task| task.id == expired.id) || stats.delayed == 1;
+    assert!(is_repaired, "the lease was over: {stats:?}");
 }

@@ -53,6 +53,12 @@ impl Server {
 
     /// Starts the process and waits until it serves.
     pub fn run(&mut self) {
+        self.launch();
+        self.running.as_ref().unwrap().hear("Ready to accept connections");
+    }
+
+    /// Starts the process.
+    pub fn launch(&mut self) {
         let mut guard = Command::new("sh")
             .args(["-c", GUARD, "guard"])
             .args(&self.arguments)
@@ -69,9 +75,7 @@ impl Server {
             }
         });
         let pipe = guard.stdin.take().unwrap();
-        let running = Running { guard, pipe, lines: Mutex::new(lines) };
-        running.hear("Ready to accept connections");
-        self.running = Some(running);
+        self.running = Some(Running { guard, pipe, lines: Mutex::new(lines) });
     }
 
     pub fn kill(&mut self) {
@@ -90,6 +94,16 @@ impl Server {
         let mut line = String::new();
         self.send(command).read_line(&mut line).unwrap();
         line.trim().to_owned()
+    }
+
+    /// The same behind a password.
+    pub fn say_as(&self, password: &str, command: &str) -> String {
+        let mut answer = self.send(&format!("AUTH {password}\r\n{command}"));
+        let mut lines = [String::new(), String::new()];
+        for line in &mut lines {
+            answer.read_line(line).unwrap();
+        }
+        lines[1].trim().to_owned()
     }
 
     /// Asks for a text.

@@ -2,7 +2,7 @@
 
 use codeq_queue::create::CreateRequest;
 use codeq_queue::store::{Claim, Created, Report, Submit, TaskRef, Wait};
-use codeq_queue::{Commands, Failure, NewTask, Outcome, Owner, Store, Task, Time};
+use codeq_queue::{Body, Commands, Failure, NewTask, Outcome, Owner, Store, Task, Time};
 use codeq_store::{Clock, SystemClock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,4 +45,14 @@ pub fn done(task: &Task) -> Submit {
 
 pub fn named(task: &Task) -> TaskRef {
     TaskRef { tenant: "t".into(), id: task.id }
+}
+
+pub fn wish_for(command: &str) -> Claim {
+    wish(Commands::these([command]), 1, Wait::No)
+}
+
+pub fn keyed(command: &str, key: &str) -> NewTask {
+    let task = new(command);
+    let body = Body { idempotency_key: Some(key.into()), ..(*task.body).clone() };
+    NewTask { body: Arc::new(body), ..task }
 }

@@ -1,0 +1,141 @@
+//! Something else uses our keys: the call fails, says which key, and changes nothing.
+
+use super::faults::quiet;
+use super::ground::open;
+use super::round_trips::settled;
+use super::server::Server;
+use super::verbs::{claim, create, done, keyed, named, report};
+use codeq_queue::store::{Abandon, Heartbeat, Nack};
+use codeq_queue::{Failure, Store, Task};
+use codeq_store::kvrocks::Backend;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verb {
+    Create,
+    Claim,
+    Heartbeat,
+    Submit,
+    Nack,
+    Abandon,
+    Cancel,
+    Requeue,
+}
+
+const VERBS: [Verb; 8] = [
+    Verb::Create,
+    Verb::Claim,
+    Verb::Heartbeat,
+    Verb::Submit,
+    Verb::Nack,
+    Verb::Abandon,
+    Verb::Cancel,
+    Verb::Requeue,
+];
+
+/// Those that end an attempt or begin one anew.
+const TURNS: [Verb; 5] = [Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue];
+
+/// Our keys, and which verbs besides the turns must notice that one is misused. A verb that is not named
+/// succeeds, because it has nothing to do with the key.
+const KEYS: [(&str, &[Verb], bool); 14] = [
+    ("codeq:tasks", &[Verb::Create, Verb::Claim, Verb::Heartbeat], true),
+    ("codeq:tasks:ttl", &[Verb::Create], true),
+    ("codeq:results", &[], true),
+    ("codeq:history", &[], true),
+    ("codeq:outbox", &[], true),
+    ("codeq:outbox:due", &[], true),
+    ("codeq:queues", &[Verb::Create, Verb::Requeue], false),
+    ("codeq:created", &[Verb::Create], true),
+    ("codeq:paused", &[Verb::Claim], false),
+    (
+        "codeq:q:render:t:pending:0",
+        &[Verb::Create, Verb::Claim, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue],
+        false,
+    ),
+    ("codeq:q:render:t:inprog", &[Verb::Claim], true),
+    ("codeq:q:render:t:leases", &[Verb::Claim, Verb::Heartbeat], true),
+    ("codeq:q:render:t:delayed", &[Verb::Create, Verb::Claim], true),
+    ("codeq:q:render:t:dlq", &[], true),
+];
+
+impl Verb {
+    async fn prepare(self, store: &dyn Store) -> Option<Task> {
+        if self == Verb::Create {
+            return None;
+        }
+        let new = codeq_queue::NewTask { max_attempts: 1, ..super::verbs::new("render") };
+        store.create(vec![new]).await.unwrap().remove(0).unwrap();
+        if self == Verb::Claim {
+            return None;
+        }
+        let task = claim(store, "render", 1).await.remove(0);
+        if self == Verb::Requeue {
+            store.nack(vec![nack(&task)]).await.unwrap().remove(0).unwrap();
+        }
+        Some(task)
+    }
+
+    async fn act(self, store: &dyn Store, task: Option<&Task>) -> Result<(), Failure> {
+        let Some(task) = task else {
+            return match self {
+                Verb::Create => store.create(vec![keyed("render", "k")]).await.map(|_| ()),
+                _ => store.claim(super::verbs::wish_for("render")).await.map(|_| ()),
+            };
+        };
+        let extend = Duration::from_secs(9);
+        match self {
+            Verb::Heartbeat => {
+                store.heartbeat(vec![Heartbeat { report: report(task), extend }]).await.map(|_| ())
+            }
+            Verb::Submit => store.submit(vec![done(task)]).await.map(|_| ()),
+            Verb::Nack => store.nack(vec![nack(task)]).await.map(|_| ()),
+            Verb::Abandon => {
+                store.abandon(vec![Abandon { report: report(task), refund: false }]).await.map(|_| ())
+            }
+            Verb::Cancel => store.cancel(vec![named(task)]).await.map(|_| ()),
+            Verb::Requeue => store.requeue(vec![named(task)], None).await.map(|_| ()),
+            Verb::Create | Verb::Claim => unreachable!("they are about no task"),
+        }
+    }
+}
+
+fn nack(task: &Task) -> Nack {
+    Nack { report: report(task), delay_seconds: 1, reason: None }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_fails_the_call_and_changes_nothing() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let store = open(quiet(Backend { address: server.address(), ..Backend::default() }));
+    settled(&store).await;
+    for (key, noticing, is_noticed_by_turns) in KEYS {
+        for verb in VERBS {
+            assert_eq!(server.say("FLUSHALL"), "+OK");
+            let task = verb.prepare(&*store).await;
+            assert_eq!(server.say(&format!("SET {key} x")), "+OK");
+            let before = server.say("DEBUG DIGEST");
+            let outcome = verb.act(&*store, task.as_ref()).await;
+            let is_noticed = noticing.contains(&verb) || (is_noticed_by_turns && TURNS.contains(&verb));
+            assert_eq!(outcome.is_err(), is_noticed, "{verb:?} on {key}: {outcome:?}");
+            let Err(failed) = outcome else { continue };
+            let is_told = matches!(&failed, Failure::Internal(text)
+                if text.contains(key) || text.contains("WRONGTYPE"));
+            assert!(is_told, "{verb:?} on {key}: {failed}");
+            assert_eq!(server.say("DEBUG DIGEST"), before, "{verb:?} on {key}");
+        }
+    }
+    server.say("FLUSHALL");
+    create(&*store, "render").await.expect("the keys are ours again");
+}
+
+/// A key of idempotency is a string; whoever makes a list of it is told so.
+#[tokio::test]
+async fn an_idempotency_key_of_another_type_fails_the_create() {
+    let server = Server::start(&[]);
+    let store = open(quiet(Backend { address: server.address(), ..Backend::default() }));
+    assert_eq!(server.say("RPUSH codeq:idem:render:t:k x"), ":1");
+    let failed = store.create(vec![keyed("render", "k")]).await.expect_err("the key is a list");
+    assert!(matches!(&failed, Failure::Internal(text) if text.contains("WRONGTYPE")), "{failed}");
+    assert_eq!(server.say("EXISTS codeq:tasks"), ":0");
+}
