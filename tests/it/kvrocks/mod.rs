@@ -1,5 +1,6 @@
 //! Several stateless replicas over one keyspace, on a real redis-server that syncs every write.
 
+mod bench;
 mod events;
 mod limits;
 mod notifications;
