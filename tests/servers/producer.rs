@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 enum Line {
     Http(Http),
-    Stream(Creates),
+    Stream(Box<Creates>),
 }
 
 pub struct Producer {
@@ -36,7 +36,7 @@ impl Producer {
     pub fn new(stage: &Arc<Stage>, number: usize, random: SmallRng) -> Producer {
         let line = match number % 2 {
             0 => Line::Http(Http::new(TOKEN)),
-            _ => Line::Stream(Creates::default()),
+            _ => Line::Stream(Box::default()),
         };
         Producer { stage: stage.clone(), line, server: number / 2, random }
     }

@@ -1,6 +1,7 @@
 //! A redis-server that syncs every write, as a process that is killed and started again.
 
 use anyhow::{Context, bail};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,7 @@ impl Redis {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = launch(directory, port)?;
         let redis = Redis { directory: directory.to_owned(), port, child };
-        redis.listens()?;
+        redis.serves()?;
         Ok(redis)
     }
 
@@ -35,18 +36,28 @@ impl Redis {
         self.child.kill()?;
         self.child.wait()?;
         self.child = launch(&self.directory, self.port)?;
-        self.listens()
+        self.serves()
     }
 
-    fn listens(&self) -> anyhow::Result<()> {
+    /// Waits until it has loaded what it keeps: before that a replica refuses to start.
+    fn serves(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while !self.answers().unwrap_or(false) {
             if Instant::now() > deadline {
-                bail!("redis-server does not listen");
+                bail!("redis-server does not serve");
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    fn answers(&self) -> std::io::Result<bool> {
+        let mut line = TcpStream::connect(("127.0.0.1", self.port))?;
+        line.set_read_timeout(Some(PATIENCE))?;
+        line.write_all(b"PING\r\n")?;
+        let mut answer = [0; 5];
+        line.read_exact(&mut answer)?;
+        Ok(answer == *b"+PONG")
     }
 }
 

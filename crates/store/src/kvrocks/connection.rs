@@ -188,8 +188,14 @@ impl Connection {
             .set_connection_timeout(Some(self.target.timeout))
             .set_response_timeout(Some(self.target.timeout));
         let client = client(&self.target.backend, &address)?;
+        let at_address = |error: redis::RedisError| format!("{address}: {error}");
         let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
-        dialled.map_err(|error| format!("{address}: {error}"))
+        let mut line = dialled.map_err(at_address)?;
+        // A server that wants a password hangs up without a word on the first thing that is long.
+        match line.send_packed_command(&redis::cmd("PING")).await.map(reply).map_err(at_address)? {
+            Reply::Error(text) => Err(format!("{address}: {text}")),
+            _ => Ok(line),
+        }
     }
 }
 

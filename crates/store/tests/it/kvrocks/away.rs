@@ -77,6 +77,9 @@ async fn a_server_that_loads_refuses_until_it_has_loaded() {
     assert!(store.get(vec![named(&task)]).await.unwrap()[0].is_some());
 }
 
+/// A server that has got a password hung up on every group, because it reads nothing long from those it does
+/// not know, and callers heard of a broken pipe and an unknown outcome for ever. Now whoever dials asks
+/// something short first, so they hear what is wrong, and that nothing was sent.
 #[tokio::test]
 async fn a_password_that_changes_is_told_and_nothing_is_done() {
     let server = Server::start(&[]);

@@ -17,7 +17,8 @@ pub const CUT_MID_REPLY: u8 = 3;
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 /// What is said when a connection is made, and wake-ups, which no verb waits for.
-const ASIDE: [&[u8]; 7] = [b"SELECT", b"AUTH", b"CLIENT", b"SCRIPT", b"INFO", b"PUBLISH", b"SUBSCRIBE"];
+const ASIDE: [&[u8]; 8] =
+    [b"PING", b"SELECT", b"AUTH", b"CLIENT", b"SCRIPT", b"INFO", b"PUBLISH", b"SUBSCRIBE"];
 
 #[derive(Clone)]
 pub struct Proxy {
