@@ -125,7 +125,7 @@ pub enum Ceiling {
     /// A server that is there already has none.
     None,
     Echo(Process),
-    Bare(KvrocksOptions),
+    Bare(Box<KvrocksOptions>),
 }
 
 impl Ceiling {

@@ -76,7 +76,7 @@ impl HttpBench {
         let ceiling = match (&target.process, self.on.kvrocks()?) {
             (None, _) => Ceiling::None,
             (Some(_), None) => Ceiling::Echo(Process::start(&["bench", "echo"])?),
-            (Some(_), Some(address)) => Ceiling::Bare(address.options()),
+            (Some(_), Some(address)) => Ceiling::Bare(Box::new(address.options())),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let rows = runtime.block_on(self.rows(&target, &ceiling, root.path()))?;

@@ -1,8 +1,8 @@
 //! Traces: what a request and a task went through, sent to a collector by OTLP/gRPC.
 //!
 //! Off is `None` inside [`Traces`] and costs one comparison. On, the decision whether a trace is kept is
-//! made once, where it begins; what is not kept has ids, so that everyone decides alike, but no attributes
-//! and nothing to send. Spans that have ended wait in a queue of [`QUEUE`]; beyond that they are dropped.
+//! made once, where it begins: by the caller, whose context goes on as it is, or here. A task without a context
+//! is one whose trace is not kept. Spans that have ended wait in a queue of [`QUEUE`]; beyond that they are dropped.
 //! Nothing here makes a request wait.
 //!
 //! A task carries the context of its create (`traceParent`, `traceState`), and every later span of the task

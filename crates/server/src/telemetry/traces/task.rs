@@ -17,7 +17,7 @@ const REASON_BYTES: usize = 256;
 
 /// A create that the store has not answered yet.
 pub struct Creating {
-    span: Option<Span>,
+    span: Option<Box<Span>>,
     baggage: Option<Arc<str>>,
 }
 
@@ -59,13 +59,16 @@ impl Traces {
             let parent = Parent::of(request.trace_parent.as_deref(), request.trace_state.as_deref());
             let name = || "codeq.task.create".into();
             let mut span = on.begin(&on.scheduler, name, SpanKind::Producer, &parent, None);
-            if span.is_kept() {
-                span.note(asked(request));
+            if !span.is_kept() {
+                // Decided here, so nobody else knows of this trace and nothing need be carried on.
+                (request.trace_parent, request.trace_state) = (None, None);
+                return baggage.map(|baggage| Creating { span: None, baggage: Some(baggage) });
             }
+            span.note(asked(request));
             let context = written(span.context());
             request.trace_parent = Some(context.trace_parent);
             request.trace_state = (!context.trace_state.is_empty()).then_some(context.trace_state);
-            Some(Creating { span: Some(span), baggage })
+            Some(Creating { span: Some(Box::new(span)), baggage })
         };
         requests.iter_mut().map(|request| request.as_mut().ok().and_then(begin)).collect()
     }
@@ -99,7 +102,7 @@ impl Traces {
     pub fn claimed(&self, asked_at: Option<SystemTime>, owner: &Owner, lease: Duration, tasks: &[Task]) {
         let (Some(on), Some(asked_at)) = (&self.0, asked_at) else { return };
         let known = tasks.iter().map(|task| {
-            if task.body.trace_parent.as_deref().is_some_and(is_dropped) {
+            if task.body.trace_parent.as_deref().is_none_or(is_dropped) {
                 return (task.id, Known::Dropped);
             }
             let origin = origin(task);
@@ -137,7 +140,7 @@ impl Traces {
     /// The span of a report that has been answered, from the beginning of the call until now.
     pub fn reported(&self, report: &Reported, tenant: &str, started: SystemTime, error: Option<&Error>) {
         let (Some(on), Some(origin)) = (&self.0, &report.origin) else { return };
-        if origin.parent.is_dropped() {
+        if origin.parent.is_none() || origin.parent.is_dropped() {
             return on.origins.remember([(report.id, Known::Dropped)]);
         }
         let (tracer, name) = match &report.verb {

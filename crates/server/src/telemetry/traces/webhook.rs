@@ -1,6 +1,6 @@
 //! Spans of messages to the outside: one for each attempt.
 
-use super::context::{Written, written};
+use super::context::{Written, dropped, written};
 use super::origins::{Known, Origin};
 use super::{Parent, Span, Traces};
 use crate::broker::Broker;
@@ -46,7 +46,8 @@ impl Traces {
     ) -> Option<AttemptSpan> {
         let on = self.0.as_ref()?;
         let origin = self.source(broker, delivery).await;
-        let parent = origin.as_ref().map_or_else(Parent::none, |origin| origin.parent.clone());
+        let parent = origin.as_ref().map(|origin| origin.parent.clone()).filter(|parent| !parent.is_none());
+        let parent = parent.unwrap_or_else(|| Parent(dropped()));
         let name = || "codeq.webhook.task_result".into();
         let mut span = on.begin(&on.result_callback, name, SpanKind::Client, &parent, None);
         if span.is_kept() {
