@@ -46,6 +46,10 @@ impl Limiter {
         Limiter { scope, own: limit.map(Buckets::new), complaints: Seldom::default() }
     }
 
+    pub fn has_limit(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Takes one request out of the caller's bucket, or tells in how many seconds there will be one. Who
     /// cannot be asked allows: a limit must not be the reason that work stands still.
     pub async fn take(

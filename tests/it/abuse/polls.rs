@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 const POLLS: usize = 10_000;
 /// What a system with few file handles has to allow at least.
 const FEWEST: usize = 4_000;
-const RSS_MB: u64 = 300;
+/// What the claims may add in the profile of the tests, whose futures are larger than those of a release. There
+/// `codeq bench http --held 10000` tells.
+const HELD_MB: u64 = 260;
 
 fn rss_mb(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
@@ -61,7 +63,7 @@ async fn ten_thousand_held_claims_are_cheap_and_all_are_woken_or_ended() {
     let before = rss_mb(&server);
     let mut wires = open(&server, polls).await;
     let held = rss_mb(&server);
-    assert!(held < RSS_MB, "{held} MB for {polls} held claims, {before} MB before");
+    assert!(held - before < HELD_MB, "{held} MB with {polls} held claims, {before} MB before");
 
     create(&server, polls).await;
     let mut ids = HashSet::new();

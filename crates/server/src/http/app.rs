@@ -143,18 +143,24 @@ impl App {
         );
     }
 
+    /// Whose requests are counted, if they are.
+    pub(super) fn limiter(&self, scope: RateScope) -> Option<&Limiter> {
+        let limiter = match scope {
+            RateScope::Producer => &self.rates.producer,
+            RateScope::Worker => &self.rates.worker,
+            RateScope::Admin => &self.rates.admin,
+            RateScope::Webhook => return None,
+        };
+        Some(limiter).filter(|limiter| limiter.has_limit())
+    }
+
     pub(super) async fn check_rate(
         &self,
         caller: &Caller,
         scope: RateScope,
         operation: &'static str,
     ) -> Result<(), Error> {
-        let limiter = match scope {
-            RateScope::Producer => &self.rates.producer,
-            RateScope::Worker => &self.rates.worker,
-            RateScope::Admin => &self.rates.admin,
-            RateScope::Webhook => return Ok(()),
-        };
+        let Some(limiter) = self.limiter(scope) else { return Ok(()) };
         let shared = self.broker().and_then(|broker| broker.shared());
         let taken = limiter.take(shared, &caller.token_hash, operation, self.now()).await;
         taken.map_err(|seconds| {

@@ -215,8 +215,11 @@ async fn run(
 
 async fn check_rate(app: &App, route: &Route, caller: &Caller) -> Result<(), Error> {
     match route.rate {
-        Some((scope, operation)) => app.check_rate(caller, scope, operation).await,
-        None => Ok(()),
+        // Boxed, because every held claim keeps the room for whatever its request may have waited for.
+        Some((scope, operation)) if app.limiter(scope).is_some() => {
+            Box::pin(app.check_rate(caller, scope, operation)).await
+        }
+        _ => Ok(()),
     }
 }
 
