@@ -89,12 +89,12 @@ async fn a_password_that_changes_is_told_and_nothing_is_done() {
     assert_eq!(server.say("AUTH secret"), "+OK");
     // Whoever is connected stays so until the connection breaks.
     assert!(server.say_as("secret", "CLIENT KILL TYPE normal SKIPME yes").starts_with(':'));
-    // The first one to notice had sent something already.
+    let is_told = |failed: &Failure| is_refused(failed, "NOAUTH") || is_refused(failed, "Authentication");
+    // The first one to notice has sent something already, unless a wake-up noticed before it.
     let lost = create(&*store, "render").await.expect_err("the connection was killed");
-    assert!(is_unknown(&lost), "{lost}");
+    assert!(is_unknown(&lost) || is_told(&lost), "{lost}");
     let failed = create(&*store, "render").await.expect_err("the password is wrong");
-    let is_told = is_refused(&failed, "NOAUTH") || is_refused(&failed, "Authentication");
-    assert!(is_told, "{failed}");
+    assert!(is_told(&failed), "{failed}");
     assert_eq!(server.say_as("secret", "HLEN codeq:tasks"), ":1");
     assert!(server.say_as("secret", "CONFIG SET requirepass \"\"").starts_with("+OK"));
     comes_back(&*store, "render", |failure| matches!(failure, Failure::Unavailable { .. })).await;
