@@ -1,6 +1,7 @@
 //! The Kvrocks store against real servers.
 
 mod away;
+mod batches;
 mod cluster;
 mod cuts;
 mod faults;
