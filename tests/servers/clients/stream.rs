@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status, Streaming};
 
 /// How long a held Ready is waited for at a time.
 const HELD: Duration = Duration::from_secs(1);
@@ -29,6 +29,18 @@ struct Talk<E, A> {
 }
 
 impl<E, A> Talk<E, A> {
+    /// A stream whose greeting was answered.
+    async fn greeted(
+        address: &str,
+        events: mpsc::Sender<E>,
+        answers: Result<Response<Streaming<A>>, Status>,
+    ) -> Result<Talk<E, A>, Trouble> {
+        let answers = answers.map_err(|_| Trouble::Unsent)?.into_inner();
+        let mut talk = Talk { address: address.to_owned(), events, answers };
+        talk.hear().await.map_err(|_| Trouble::Unsent)?;
+        Ok(talk)
+    }
+
     async fn say(&self, event: E) -> Result<(), Trouble> {
         self.events.send(event).await.map_err(|_| Trouble::Unknown)
     }
@@ -104,11 +116,7 @@ impl Creates {
                 let mut client = ProducerStreamClient::new(connect(address).await?);
                 let hello = Create::Hello(producing::Hello { token: TOKEN.into() });
                 let _ = events.send(ProducerEvent { event: Some(hello) }).await;
-                let answers = client.stream(ReceiverStream::new(receiver)).await;
-                let answers = answers.map_err(|_| Trouble::Unsent)?.into_inner();
-                let mut talk = Talk { address: address.to_owned(), events, answers };
-                talk.hear().await.map_err(|_| Trouble::Unsent)?;
-                Ok(talk)
+                Talk::greeted(address, events, client.stream(ReceiverStream::new(receiver)).await).await
             };
             self.talk = Some(timeout(PATIENCE, greeting).await.unwrap_or(Err(Trouble::Unsent))?);
         }
@@ -229,11 +237,7 @@ impl Works {
             let mut client = WorkerStreamClient::new(connect(address).await?);
             let hello = working::Hello { token: self.token.into(), worker_id: self.name.clone() };
             let _ = events.send(WorkerEvent { event: Some(Say::Hello(hello)) }).await;
-            let answers = client.stream(ReceiverStream::new(receiver)).await;
-            let answers = answers.map_err(|_| Trouble::Unsent)?.into_inner();
-            let mut talk = Talk { address: address.to_owned(), events, answers };
-            talk.hear().await.map_err(|_| Trouble::Unsent)?;
-            Ok(talk)
+            Talk::greeted(address, events, client.stream(ReceiverStream::new(receiver)).await).await
         };
         self.talk = Some(timeout(PATIENCE, greeting).await.unwrap_or(Err(Trouble::Unsent))?);
         Ok(())

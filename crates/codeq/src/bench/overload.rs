@@ -4,13 +4,12 @@ use super::grpc::Target;
 use super::grpc::load::{self, Shape, Tally};
 use super::http::client::{Client, Response, string_of};
 use super::meter::{Used, histogram, record};
-use super::report::{self, Row};
+use super::report::{self, Output, Row};
 use super::soak::server::{Server, TOKEN};
 use super::trend::Trend;
 use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,12 +46,8 @@ pub struct OverloadBench {
     /// How long the overload lasts.
     #[arg(long, default_value_t = 60.0)]
     seconds: f64,
-    /// Where to put the data; a temporary directory by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// What one phase measured.
@@ -77,14 +72,11 @@ impl Phase {
 impl OverloadBench {
     pub fn run(self) -> anyhow::Result<()> {
         codeq_server::raise_file_limit();
-        let root = match &self.directory {
-            Some(directory) => tempfile::tempdir_in(directory)?,
-            None => tempfile::tempdir()?,
-        };
+        let root = self.output.root()?;
         let server = Server::start(root.path(), Duration::from_secs(5))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let rows = runtime.block_on(self.rows(server))?;
-        report::print(&rows, &root.path().display().to_string(), self.json)
+        self.output.print(&rows, &root)
     }
 
     async fn rows(&self, server: Server) -> anyhow::Result<Vec<Row>> {

@@ -5,6 +5,8 @@ use super::trend::Trend;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::io::IsTerminal;
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 #[derive(Serialize, Clone, Default)]
 pub struct Row {
@@ -120,7 +122,32 @@ pub fn progress(text: &str) {
     }
 }
 
-pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
+/// Where a bench works and how it tells what it has seen.
+#[derive(clap::Args)]
+pub struct Output {
+    /// Where to put the data; a temporary directory by default.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Output {
+    /// A directory that goes with the bench.
+    pub fn root(&self) -> anyhow::Result<TempDir> {
+        Ok(match &self.directory {
+            Some(directory) => tempfile::tempdir_in(directory)?,
+            None => tempfile::tempdir()?,
+        })
+    }
+
+    pub fn print(&self, rows: &[Row], root: &TempDir) -> anyhow::Result<()> {
+        print(rows, &root.path().display().to_string(), self.json)
+    }
+}
+
+fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
     progress("");
     let machine = machine(directory);
     if json {
@@ -129,7 +156,7 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
     }
     println!("{} x {}, {} MB, Linux {}", machine.cores, machine.model, machine.memory_mb, machine.kernel);
     println!(
-        "{:<12} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
+        "{:<18} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
         "name",
         "backlog",
         "flight",
@@ -147,7 +174,7 @@ pub fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
         let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
         let backlog = row.backlog.map_or_else(|| "-".to_owned(), |backlog| backlog.to_string());
         print!(
-            "{:<12} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
+            "{:<18} {:>9} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>6}",
             row.name,
             backlog,
             row.in_flight,

@@ -1,7 +1,7 @@
 //! `codeq bench store`: cycles of create, claim and complete against the store itself.
 
 use super::meter::{Reading, histogram, record};
-use super::report::{self, Row};
+use super::report::{self, Output, Row};
 use super::{drive, journal, restart};
 use codeq_queue::create::CreateRequest;
 use codeq_queue::store::{Claim, Report, Submit, Wait};
@@ -12,7 +12,7 @@ use codeq_store::{Rules, SystemClock};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,20 +61,13 @@ pub struct StoreBench {
     /// After the run, wait so long idle and tell the disk use.
     #[arg(long)]
     idle_seconds: Option<u64>,
-    /// Where to put the data; a temporary directory by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl StoreBench {
     pub fn run(self) -> anyhow::Result<()> {
-        let root = match &self.directory {
-            Some(directory) => tempfile::tempdir_in(directory)?,
-            None => tempfile::tempdir()?,
-        };
+        let root = self.output.root()?;
         let mut rows = Vec::new();
         if let Some(tasks) = self.restart {
             rows.push(restart::measure(root.path(), tasks)?);
@@ -84,7 +77,7 @@ impl StoreBench {
                 self.cycles(root.path(), self.backlog, &mut rows)?;
             }
         }
-        report::print(&rows, &root.path().display().to_string(), self.json)
+        self.output.print(&rows, &root)
     }
 
     fn cycles(&self, root: &Path, backlog: u64, rows: &mut Vec<Row>) -> anyhow::Result<()> {

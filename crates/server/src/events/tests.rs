@@ -1,3 +1,4 @@
+use super::notice::KINDS;
 use super::*;
 use codeq_queue::event::What;
 use codeq_queue::shared::{Bucket, Hearer, Lot};
@@ -163,4 +164,13 @@ async fn what_does_not_come_from_another_process_is_missed() {
         [TaskId::from_bits(6)],
         "what is not ours to read is passed over"
     );
+}
+
+#[test]
+fn the_dashboard_knows_every_kind_of_event() {
+    let tail = include_str!("../../../../dashboard/views/tail.js");
+    let listed =
+        tail.split_once("const TYPES = [").and_then(|(_, rest)| rest.split_once("];")).expect("a list");
+    let listed: Vec<&str> = listed.0.split('"').skip(1).step_by(2).collect();
+    assert_eq!(listed, KINDS);
 }

@@ -9,12 +9,12 @@ pub use echo::EchoStream;
 use super::meter::{Reading, Used, histogram, record, sync_median};
 use super::on::{On, RedisUrl};
 use super::process::Process;
-use super::report::{self, Row};
+use super::report::{self, Output, Row};
 use anyhow::Context;
 use load::{Shape, Tally};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Rounds that every row is taken in: a noisy minute then hits all rows alike.
@@ -61,12 +61,8 @@ pub struct GrpcBench {
     /// The token for both.
     #[arg(long)]
     token: Option<String>,
-    /// Where to put the data; a temporary directory by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A server with both streams.
@@ -80,13 +76,10 @@ pub struct Target {
 
 impl GrpcBench {
     pub fn run(self) -> anyhow::Result<()> {
-        let root = match &self.directory {
-            Some(directory) => tempfile::tempdir_in(directory)?,
-            None => tempfile::tempdir()?,
-        };
+        let root = self.output.root()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let rows = runtime.block_on(self.rows(root.path()))?;
-        report::print(&rows, &root.path().display().to_string(), self.json)
+        self.output.print(&rows, &root)
     }
 
     fn shapes(&self) -> [Shape; 2] {

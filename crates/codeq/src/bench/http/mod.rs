@@ -8,10 +8,9 @@ mod wake;
 
 use super::on::On;
 use super::process::Process;
-use super::report::{self, Row};
+use super::report::{self, Output, Row};
 use codeq_server::http::{self, Entry};
 use load::{Ceiling, Load, Op};
-use std::path::PathBuf;
 use target::Target;
 
 /// Rounds that every row is taken in: a noisy minute then hits all rows alike.
@@ -54,21 +53,14 @@ pub struct HttpBench {
     producer_token: Option<String>,
     #[arg(long)]
     worker_token: Option<String>,
-    /// Where to put the data; a temporary directory by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl HttpBench {
     pub fn run(self) -> anyhow::Result<()> {
         codeq_server::raise_file_limit();
-        let root = match &self.directory {
-            Some(directory) => tempfile::tempdir_in(directory)?,
-            None => tempfile::tempdir()?,
-        };
+        let root = self.output.root()?;
         let target = match (&self.base_url, &self.producer_token, &self.worker_token) {
             (Some(url), Some(producer), Some(worker)) => Target::at(url, producer.clone(), worker.clone())?,
             _ => Target::start(root.path(), self.on.kvrocks()?)?,
@@ -80,7 +72,7 @@ impl HttpBench {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let rows = runtime.block_on(self.rows(&target, &ceiling, root.path()))?;
-        report::print(&rows, &root.path().display().to_string(), self.json)
+        self.output.print(&rows, &root)
     }
 
     async fn rows(

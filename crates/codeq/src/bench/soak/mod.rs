@@ -8,7 +8,7 @@ mod streams;
 pub mod watch;
 
 use super::meter::{Disk, Used};
-use super::report::{self, Row};
+use super::report::{self, Output, Row};
 use anyhow::{Context, bail};
 use crowd::{COMMAND, Crowd, count};
 use server::Server;
@@ -47,12 +47,8 @@ pub struct SoakBench {
     /// Write what was seen as a picture.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// Where to put the data; a temporary directory by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// What was seen in one run.
@@ -66,10 +62,7 @@ struct Seen {
 impl SoakBench {
     pub fn run(self) -> anyhow::Result<()> {
         codeq_server::raise_file_limit();
-        let root = match &self.directory {
-            Some(directory) => tempfile::tempdir_in(directory)?,
-            None => tempfile::tempdir()?,
-        };
+        let root = self.output.root()?;
         let server = Server::start(root.path(), self.retention())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let seen = runtime.block_on(self.soak(&server))?;
@@ -77,7 +70,7 @@ impl SoakBench {
             let text = chart::draw(&seen.samples, seen.loaded, &seen.rows[0]);
             std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
-        report::print(&seen.rows, &root.path().display().to_string(), self.json)
+        self.output.print(&seen.rows, &root)
     }
 
     fn time(&self) -> Duration {
