@@ -34,6 +34,8 @@ const IN_VAIN_MS: std::ops::Range<u64> = 0..200;
 /// Longer than every lease, backoff and delay together; what is alive then is stuck.
 const DRAIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
+/// Kills between two lines of progress.
+const TOLD_EVERY: u32 = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Storage {
@@ -122,6 +124,9 @@ pub async fn campaign(plan: &Plan) -> anyhow::Result<Account> {
     for round in 0..plan.rounds {
         tokio::time::sleep(Duration::from_millis(random.random_range(ROUND_MS))).await;
         tokio::task::block_in_place(|| ground.strike(round, &mut random))?;
+        if (round + 1) % TOLD_EVERY == 0 {
+            eprintln!("{} of {} kills, {} s", round + 1, plan.rounds, begun.elapsed().as_secs());
+        }
     }
     stage.enter(Phase::Drain);
     let auditor = Auditor::new(stage.clone());

@@ -44,12 +44,15 @@ impl Look {
     }
 }
 
-/// Looks, and looks again while dead letters are being removed.
+/// Looks, and looks again while dead letters are being removed, or while tasks come back that were lent to a
+/// caller who had gone: a thread that reads the tree for the caller finds that out at its own pace.
 pub async fn look(store: &dyn Store, ledger: &Ledger) -> Result<Look, Failure> {
     let begun = Instant::now();
     loop {
+        let before = store.queues(None).await?;
         let look = look_once(store, ledger).await?;
-        if !look.is_shifting(ledger) || begun.elapsed() > PATIENCE / 2 {
+        let is_shifting = before != look.queues || look.is_shifting(ledger);
+        if !is_shifting || begun.elapsed() > PATIENCE / 2 {
             return Ok(look);
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -23,6 +23,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Seeds between two lines of progress.
+const TOLD_EVERY: u64 = 1000;
+
 /// What happened in a life, or in many.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
@@ -91,7 +94,12 @@ pub fn campaign(
             let lived = live(seed, plant);
             let mut done = done.lock().expect("no one panics holding the counts");
             match lived {
-                Ok(counts) => done.0.add(counts),
+                Ok(counts) => {
+                    done.0.add(counts);
+                    if done.0.seeds.is_multiple_of(TOLD_EVERY) {
+                        eprintln!("{} of {seeds} seeds, {} s", done.0.seeds, begun.elapsed().as_secs());
+                    }
+                }
                 Err(failing) => {
                     done.1.get_or_insert(failing);
                     next.store(from + seeds, Ordering::SeqCst);
