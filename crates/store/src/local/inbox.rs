@@ -5,7 +5,7 @@
 //! heartbeats out.
 
 use super::shard::Turn;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -36,6 +36,7 @@ pub struct Inbox {
     signal: Condvar,
     creates: Arc<Seats>,
     others: Arc<Seats>,
+    rounds: AtomicU64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +114,13 @@ impl Inbox {
             signal: Condvar::new(),
             creates: Seats::new(CREATES),
             others: Seats::new(OTHERS),
+            rounds: AtomicU64::new(0),
         }
+    }
+
+    /// Grows whenever the owner takes jobs: who sees it change knows that others are at work.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
     }
 
     /// Room for one command; held until the owner has dealt with it.
@@ -185,6 +192,7 @@ impl Inbox {
         }
         waiting.is_nudged = false;
         std::mem::swap(&mut waiting.jobs, jobs);
+        self.rounds.fetch_add(u64::from(!jobs.is_empty()), Ordering::Relaxed);
         !(waiting.is_closed && jobs.is_empty())
     }
 

@@ -7,7 +7,7 @@
 
 use super::handle::ShardHandle;
 use super::ids::IdKey;
-use super::inbox::Lane;
+use super::inbox::{Inbox, Lane};
 use super::records::{Detail, Final, Seed, Sketch, StateRow, no_key};
 use super::routes::Shards;
 use super::shard::Links;
@@ -19,9 +19,12 @@ use std::time::{Duration, Instant};
 /// Records that one page looks at, at most.
 const EXAMINED: usize = 50_000;
 /// How long a page may take before it comes short; a reader asks for the next one.
-const PATIENCE: Duration = Duration::from_millis(80);
+const PATIENCE: Duration = Duration::from_millis(60);
 /// Rows looked at between two looks at the clock.
 const STRIDE: usize = 256;
+/// While others are at work a search rests so many times as long as it has worked. How far a thread ranks
+/// below others counts only within its process (or its group): a client on the same machine would pay for it.
+const RESTS: u32 = 7;
 /// Payloads that one page carries, about.
 const PAGE_BYTES: usize = 8 << 20;
 
@@ -115,12 +118,15 @@ fn examine(links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, 
         page,
         now,
         ids: &links.library.ids,
+        inbox: &links.inbox,
         view: &*view,
         current: None,
         found: Vec::new(),
         bytes: 0,
         examined: 0,
         until: Instant::now() + PATIENCE,
+        rested: Instant::now(),
+        rounds: links.inbox.rounds(),
         next: None,
         wrong: None,
     };
@@ -158,12 +164,16 @@ struct Scan<'a> {
     page: &'a Page,
     now: Time,
     ids: &'a IdKey,
+    inbox: &'a Inbox,
     view: &'a dyn View,
     current: Option<Gathered>,
     found: Vec<(u64, Task)>,
     bytes: usize,
     examined: usize,
     until: Instant,
+    rested: Instant,
+    /// Of the owner, when this search last looked.
+    rounds: u64,
     /// Set when the walk stops early.
     next: Start,
     wrong: Option<Failure>,
@@ -186,12 +196,22 @@ impl Scan<'_> {
         self.wrong.is_none()
     }
 
-    fn is_full(&self) -> bool {
-        let is_late = self.examined % STRIDE == STRIDE - 1 && Instant::now() >= self.until;
+    fn is_full(&mut self) -> bool {
+        let is_late = self.examined % STRIDE == STRIDE - 1 && {
+            self.make_way();
+            Instant::now() >= self.until
+        };
         self.found.len() >= self.page.limit
             || self.examined >= EXAMINED
             || self.bytes >= PAGE_BYTES
             || is_late
+    }
+
+    fn make_way(&mut self) {
+        if self.inbox.rounds() != self.rounds {
+            std::thread::sleep((self.rested.elapsed() * RESTS).min(PATIENCE));
+        }
+        (self.rested, self.rounds) = (Instant::now(), self.inbox.rounds());
     }
 
     fn gather(&mut self, space: Space, no: u64, row: &[u8]) -> Result<(), super::codec::Corrupt> {
