@@ -104,8 +104,7 @@ impl Keeper {
         let timed: Vec<QueueKey> = queues.iter().take(TIMERS_TOGETHER).cloned().collect();
         let mut calls = Vec::with_capacity(timed.len() * 2 + 1);
         for queue in &timed {
-            calls.push(self.promote_call(at, queue, now));
-            calls.push(self.repair_call(at, queue, now));
+            calls.extend(self.timer_calls(at, queue, now));
         }
         calls.push(self.claim_call(at, claim, mode, &queues, count, now));
         let settled = Lent { shard: at, timed, owner: claim.owner.clone(), now, keeper: self.me() };

@@ -14,8 +14,13 @@ use codeq_queue::event::What;
 use codeq_queue::{AttemptOutcome, Event, Failure, QueueKey, State, TaskId, Time, limits};
 use futures_util::future::try_join_all;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Due tasks that a sweep makes ready in one script when there are very many: a script holds up everyone else
+/// on the server.
+const SWEPT_TOGETHER: u32 = 24;
+/// How many times as long as such a round took the sweep rests after it.
+const RESTS: u32 = 2;
 /// Ids whose retention is looked at together.
 const REMOVED_TOGETHER: usize = 200;
 /// Queues that are tidied at once.
@@ -24,17 +29,24 @@ const TIDIED_TOGETHER: usize = 64;
 const FULL_LOOK: u64 = 15;
 
 impl Keeper {
-    pub fn promote_call(&self, shard: usize, queue: &QueueKey, now: Time) -> Call {
+    /// `spare`: how many to move when more than the limit are due and no one is short of ready ones.
+    fn promote_call(&self, shard: usize, queue: &QueueKey, now: Time, spare: u32) -> Call {
         let shard = &self.shards[shard];
         Call::new(Script::Promote, shard.keys.with_queue(queue))
             .arg(shard.low(queue).0)
             .number(now.millis())
             .arg(now.to_utc())
             .number(self.inspect_limit)
+            .number(self.inspect_limit.min(spare))
             .number(self.now.numbers(self.inspect_limit.into()))
     }
 
-    pub fn repair_call(&self, shard: usize, queue: &QueueKey, now: Time) -> Call {
+    /// What a claim does first with a queue: everything that it may need, and no more than that.
+    pub fn timer_calls(&self, shard: usize, queue: &QueueKey, now: Time) -> [Call; 2] {
+        [self.promote_call(shard, queue, now, 0), self.repair_call(shard, queue, now)]
+    }
+
+    fn repair_call(&self, shard: usize, queue: &QueueKey, now: Time) -> Call {
         let shard = &self.shards[shard];
         let ends = self.rules.dead_retention.map_or_else(|| "+inf".into(), |keep| seconds(now.plus(keep)));
         let seed: u32 = rand::random_range(1..0x7fff_ffff);
@@ -63,10 +75,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// Repeats until a round moves fewer than the limit.
+    /// Repeats until a round finds fewer than the limit, and rests in between: callers come first.
     async fn sweep_queue(&self, shard: usize, queue: &QueueKey, now: Time) -> Result<(), Failure> {
         loop {
-            let calls = vec![self.promote_call(shard, queue, now), self.repair_call(shard, queue, now)];
+            let begun = Instant::now();
+            let promote = self.promote_call(shard, queue, now, SWEPT_TOGETHER);
+            let calls = vec![promote, self.repair_call(shard, queue, now)];
             let (keeper, queue) = (self.me(), queue.clone());
             let settle = move |replies: Vec<Reply>| {
                 let (mut replies, mut events) = (replies.into_iter(), Vec::new());
@@ -84,6 +98,7 @@ impl Keeper {
             if looked < i64::from(self.inspect_limit) {
                 return Ok(());
             }
+            tokio::time::sleep(begun.elapsed() * RESTS).await;
         }
     }
 

@@ -12,6 +12,13 @@ local QUEUE_KEYS = 14
 local function int(n) return string.format('%.0f', n) end
 local function score(ms) return string.format('%.3f', ms / 1000) end
 
+-- Hands a list over in parts that fit into one command. Pairs stay together.
+local function in_parts(list, take)
+  for at = 1, #list, 1000 do
+    take({ unpack(list, at, math.min(at + 999, #list)) })
+  end
+end
+
 local function queue(n)
   local at = 10 + (n - 1) * QUEUE_KEYS
   local q = { pending = {} }
@@ -82,17 +89,23 @@ local function keep(id, h)
   return text
 end
 
--- The record without its payload and what stands behind it.
-local function summary(h)
+-- The record without its payload and what stands behind it. `head`: its text, where it is at hand.
+local function summary(h, head)
   local at = string.find(h.tail, ',"payload":', 1, true)
-  return head_text(h) .. string.sub(h.tail, 1, (at or #h.tail) - 1) .. '}'
+  return (head or head_text(h)) .. string.sub(h.tail, 1, (at or #h.tail) - 1) .. '}'
+end
+
+-- A number of the tail, or 0. Found as plain text: a pattern that is not anchored is tried at every byte.
+local function counted(h, name)
+  local _, at = string.find(h.tail, name, 1, true)
+  return at and tonumber(string.match(h.tail, '^%d+', at + 1)) or 0
 end
 
 local function command(h) return string.match(h.tail, '"command":"([^"]*)"') or '' end
-local function priority(h) return tonumber(string.match(h.tail, '"priority":(%d)') or '0') end
-local function created(h) return tonumber(string.match(h.tail, '"createdAtMs":(%d+)') or '0') end
+local function priority(h) return counted(h, '"priority":') end
+local function created(h) return counted(h, '"createdAtMs":') end
 -- The order of creation within a millisecond.
-local function number(h) return tonumber(string.match(h.tail, '"createdNo":(%d+)') or '0') end
+local function number(h) return counted(h, '"createdNo":') end
 
 -- Whether the text directly behind the id is the given one: the tenant.
 local function belongs(h, tenant) return string.sub(h.tail, 45, 44 + #tenant) == tenant end

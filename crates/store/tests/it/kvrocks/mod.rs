@@ -5,6 +5,7 @@ mod batches;
 mod cluster;
 mod cuts;
 mod faults;
+mod floods;
 pub mod ground;
 mod instances;
 mod migration;
