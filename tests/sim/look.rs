@@ -1,7 +1,7 @@
 //! One look at everything a store shows, while nobody is at work.
 
 use super::ledger::Ledger;
-use codeq_queue::store::{ResultLookup, TaskRef, Wait};
+use codeq_queue::store::{Health, ResultLookup, TaskRef, Wait};
 use codeq_queue::{
     Delivery, Failure, Filter, Page, QueueStats, ResultRecord, State, Store, Task, TaskId, Time,
 };
@@ -35,24 +35,42 @@ impl Look {
         })
     }
 
+    /// Whether time should have moved a task on.
+    pub fn is_late(&self, now: Time) -> bool {
+        self.tasks.values().any(|task| is_over(&task.state, now))
+    }
+
     /// Whether a dead letter went while this look was taken, or may not stay any longer.
     fn is_shifting(&self, ledger: &Ledger) -> bool {
         let lag = i64::try_from(ledger.rules.cleanup_interval.as_millis()).expect("a short interval");
         let by = Time::from_millis(ledger.now.millis() - lag);
         let is_dead = |id: &TaskId| self.tasks[id].state == State::Dead;
-        self.without_lookup.iter().any(is_dead) || self.overdue(ledger, by).next().is_some()
+        self.without_lookup.iter().any(is_dead)
+            || self.overdue(ledger, by).next().is_some()
+            || self.is_late(ledger.now)
     }
 }
 
-/// Looks, and looks again while dead letters are being removed, or while tasks come back that were lent to a
-/// caller who had gone: a thread that reads the tree for the caller finds that out at its own pace.
+/// Whether time should have moved the task on.
+pub fn is_over(state: &State, now: Time) -> bool {
+    match state {
+        State::Delayed { until } => *until <= now,
+        State::Running(lease) => lease.until <= now,
+        _ => false,
+    }
+}
+
+/// Looks, and looks again while dead letters are being removed; while tasks come back that were lent to a
+/// caller who had gone, which a thread that reads the tree for the caller finds out at its own pace; and
+/// while timers wait for a journal that has no room at the moment.
 pub async fn look(store: &dyn Store, ledger: &Ledger) -> Result<Look, Failure> {
     let begun = Instant::now();
     loop {
         let before = store.queues(None).await?;
         let look = look_once(store, ledger).await?;
         let is_shifting = before != look.queues || look.is_shifting(ledger);
-        if !is_shifting || begun.elapsed() > PATIENCE / 2 {
+        let is_stuck = matches!(store.health(), Health::Unavailable(_));
+        if !is_shifting || is_stuck || begun.elapsed() > PATIENCE / 2 {
             return Ok(look);
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -223,6 +223,10 @@ impl World {
     /// Looks at a store and holds every promise against what it shows. `None` if it could not show it.
     pub(super) async fn examine(&self, store: &dyn Store) -> Result<Option<Look>, Violation> {
         match answered("a look", self.see(store)).await? {
+            // Timers have to write, too.
+            Ok(look) if look.is_late(self.ledger.now) && matches!(store.health(), Health::Unavailable(_)) => {
+                Ok(None)
+            }
             Ok(look) if !self.ground.is_sprung() => {
                 checks::at_rest(&self.ledger, &look)?;
                 Ok(Some(look))

@@ -2,7 +2,7 @@
 
 use super::{Checked, broken};
 use crate::sim::ledger::Ledger;
-use crate::sim::look::Look;
+use crate::sim::look::{Look, is_over};
 use codeq_queue::{State, Task};
 
 const CHECK: &str = "timers";
@@ -18,17 +18,13 @@ pub fn lent(ledger: &Ledger, task: &Task) -> Checked {
 pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
     for task in look.tasks.values() {
         let account = ledger.accounts.get(&task.id);
-        let is_over = match &task.state {
-            State::Delayed { until } => *until <= ledger.now,
-            State::Running(lease) => lease.until <= ledger.now,
-            // Nothing but time makes it ready.
-            State::Ready { .. } => account
+        // Nothing but time makes it ready.
+        let is_early = matches!(task.state, State::Ready { .. })
+            && account
                 .filter(|account| task.attempts == 0 && !account.may_be_requeued)
                 .and_then(|account| account.not_before)
-                .is_some_and(|time| ledger.latest < time),
-            _ => false,
-        };
-        if is_over {
+                .is_some_and(|time| ledger.latest < time);
+        if is_early || is_over(&task.state, ledger.now) {
             return broken(CHECK, format!("at {:?}: {task:?}", ledger.now));
         }
     }
