@@ -8,10 +8,12 @@
 //! on the next call, so a full disk needs room but no restart.
 
 mod database;
+mod parts;
 
 use super::{Batch, Numbered, See, Space, Tree, TreeError, View, Visit, disk_bytes, merge, number};
-use ::fjall::{Error, Guard, Iter, LsmError, Readable, Slice, Snapshot};
+use ::fjall::{Error, Guard, Keyspace, LsmError, Readable, Slice, Snapshot};
 use database::{Db, MEMTABLES_BYTES};
+use parts::{Parts, part_of};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -78,8 +80,11 @@ impl FjallTree {
         self.reopen(&mut state)
     }
 
-    /// Closes and opens the library unless someone is using it. Nobody sees it closed.
-    fn renew(&self) -> Result<(), TreeError> {
+    /// Closes and opens the library if that is due, unless someone is using it. Nobody sees it closed.
+    fn renew_if_worn(&self, is_idle: bool) -> Result<(), TreeError> {
+        if !self.db()?.is_worn(is_idle) {
+            return Ok(());
+        }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(&*state, State::Open(db) if Arc::strong_count(db) == 1) {
             *state = State::Closed(Weak::new());
@@ -153,21 +158,32 @@ impl FjallTree {
     fn each(
         &self,
         (space, from, to): (Space, &[u8], Option<&[u8]>),
-        next: impl Fn(&mut Iter) -> Option<Guard>,
+        is_downward: bool,
         visit: Visit,
     ) -> Result<(), TreeError> {
+        if to.is_some_and(|to| to <= from) {
+            return Ok(());
+        }
+        let bounds =
+            (Bound::Included(from.to_vec()), to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.to_vec())));
         // Held to the end: a reopening meanwhile would clear away files that this scan still reads.
-        let db = self.db()?;
-        let Some(rows) = db.space(space).filter(|_| to.is_none_or(|to| from < to)) else { return Ok(()) };
-        let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
-        let mut rows = rows.range::<&[u8], _>(bounds);
-        while let Some(row) = next(&mut rows) {
-            let (key, value) = row.into_inner().map_err(|error| self.explain(error))?;
+        let view = self.view_rows()?;
+        for row in view.rows(space, bounds, is_downward) {
+            let (key, value) = row?;
             if !visit(&key, &value) {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn view_rows(&self) -> Result<FjallView, TreeError> {
+        let db = self.db()?;
+        let gate = db.gate.read().unwrap_or_else(PoisonError::into_inner);
+        db.views.fetch_add(1, Ordering::AcqRel);
+        let (rows, parts) = (db.snapshot(), db.parts());
+        drop(gate);
+        Ok(FjallView { db, rows, parts })
     }
 }
 
@@ -184,31 +200,94 @@ fn explain(error: Error) -> TreeError {
 struct FjallView {
     db: Arc<Db>,
     rows: Snapshot,
+    /// No part goes while a view is open.
+    parts: Arc<Parts>,
+}
+
+impl Drop for FjallView {
+    fn drop(&mut self) {
+        self.db.views.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+type Row = Result<(Slice, Slice), TreeError>;
+type Rows<'a> = Box<dyn Iterator<Item = Row> + 'a>;
+
+impl FjallView {
+    /// The rows of a space between two keys, in their order or in reverse.
+    fn rows(&self, space: Space, bounds: Bounds, is_downward: bool) -> Rows<'_> {
+        let common = self.rows_of(self.db.space(space).into_iter().collect(), &bounds, is_downward);
+        if space != Space::Task || self.parts.is_empty() {
+            return common;
+        }
+        let mut parts: Vec<Keyspace> = self.parts.values().cloned().collect();
+        if is_downward {
+            parts.reverse();
+        }
+        let parts = self.rows_of(parts, &bounds, is_downward);
+        Box::new(interleave(parts, common, is_downward))
+    }
+
+    /// The rows of keyspaces that follow each other. Each is held until its rows have been read: the files of
+    /// one that is dropped meanwhile go with the last who holds it.
+    fn rows_of(&self, keyspaces: Vec<Keyspace>, bounds: &Bounds, is_downward: bool) -> Rows<'_> {
+        let bounds = bounds.clone();
+        Box::new(keyspaces.into_iter().flat_map(move |held| {
+            let rows = self.rows.range(&held, bounds.clone());
+            let read = move |row: Guard| {
+                let _ = &held;
+                row.into_inner().map_err(explain)
+            };
+            let rows: Rows<'_> = match is_downward {
+                false => Box::new(rows.map(read)),
+                true => Box::new(rows.rev().map(read)),
+            };
+            rows
+        }))
+    }
+}
+
+/// Two lines in order as one.
+fn interleave<'a>(one: Rows<'a>, other: Rows<'a>, is_downward: bool) -> impl Iterator<Item = Row> + 'a {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || {
+        let is_one = match (one.peek(), other.peek()) {
+            (Some(Ok((a, _))), Some(Ok((b, _)))) => (a < b) != is_downward,
+            (Some(Ok(_)), Some(Err(_))) | (None, _) => false,
+            (Some(_), _) => true,
+        };
+        if is_one { one.next() } else { other.next() }
+    })
 }
 
 impl View for FjallView {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
-        let Some(space) = self.db.space(space) else { return Ok(None) };
-        Ok(self.rows.get(&space, key).map_err(explain)?.map(|value| value.to_vec()))
+        for rows in homes(&self.db, &self.parts, space, key) {
+            if let Some(value) = self.rows.get(&rows, key).map_err(explain)? {
+                return Ok(Some(value.to_vec()));
+            }
+        }
+        Ok(None)
     }
 
     fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError> {
-        let from = from.to_be_bytes();
-        let known = spaces.iter().filter_map(|space| Some((*space, self.db.space(*space)?)));
-        let rows = known.map(|(space, known)| {
-            let rows: Numbered<'_, Slice> = match is_downward {
-                false => Box::new(self.rows.range(&known, &from[..]..).map(numbered)),
-                true => Box::new(self.rows.range(&known, ..=&from[..]).rev().map(numbered)),
-            };
-            (space, rows)
+        let from = Bound::Included(from.to_be_bytes().to_vec());
+        let bounds = if is_downward { (Bound::Unbounded, from) } else { (from, Bound::Unbounded) };
+        let rows = spaces.iter().map(|space| {
+            let rows = self.rows(*space, bounds.clone(), is_downward);
+            let rows: Numbered<'_, Slice> = Box::new(rows.map(|row| {
+                let (key, value) = row?;
+                Ok((number(&key)?, value))
+            }));
+            (*space, rows)
         });
         merge(rows.collect(), is_downward, see)
     }
 
     fn scan(&self, space: Space, from: &[u8], visit: Visit) -> Result<(), TreeError> {
-        let Some(space) = self.db.space(space) else { return Ok(()) };
-        for row in self.rows.range(&space, from..) {
-            let (key, value) = row.into_inner().map_err(explain)?;
+        for row in self.rows(space, (Bound::Included(from.to_vec()), Bound::Unbounded), false) {
+            let (key, value) = row?;
             if !visit(&key, &value) {
                 break;
             }
@@ -221,16 +300,15 @@ impl View for FjallView {
     }
 }
 
-fn numbered(row: Guard) -> Result<(u64, Slice), TreeError> {
-    let (key, value) = row.into_inner().map_err(explain)?;
-    Ok((number(&key)?, value))
+/// Where a row may be: in the part of its number, or, when that goes at this moment, in the common space.
+fn homes(db: &Db, parts: &Parts, space: Space, key: &[u8]) -> impl Iterator<Item = Keyspace> {
+    let part = part_of(key).filter(|_| space == Space::Task).and_then(|part| parts.get(&part).cloned());
+    part.into_iter().chain(db.space(space))
 }
 
 impl Tree for FjallTree {
     fn view(&self) -> Result<Box<dyn View>, TreeError> {
-        let db = self.db()?;
-        let rows = db.snapshot();
-        Ok(Box::new(FjallView { db, rows }))
+        Ok(Box::new(self.view_rows()?))
     }
 
     fn instant(&self) -> Result<Box<dyn View>, TreeError> {
@@ -256,17 +334,21 @@ impl Tree for FjallTree {
 
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
         let db = self.db()?;
-        let Some(rows) = db.space(space) else { return Ok(None) };
-        let value = rows.get(key).map_err(|error| self.explain(error))?;
-        Ok(value.map(|value| value.to_vec()))
+        let parts = db.parts();
+        for rows in homes(&db, &parts, space, key) {
+            if let Some(value) = rows.get(key).map_err(|error| self.explain(error))? {
+                return Ok(Some(value.to_vec()));
+            }
+        }
+        Ok(None)
     }
 
     fn scan(&self, space: Space, from: &[u8], to: Option<&[u8]>, visit: Visit) -> Result<(), TreeError> {
-        self.each((space, from, to), Iterator::next, visit)
+        self.each((space, from, to), false, visit)
     }
 
     fn scan_back(&self, space: Space, from: &[u8], to: Option<&[u8]>, visit: Visit) -> Result<(), TreeError> {
-        self.each((space, from, to), DoubleEndedIterator::next_back, visit)
+        self.each((space, from, to), true, visit)
     }
 
     fn buckets(&self) -> Vec<i64> {
@@ -275,13 +357,13 @@ impl Tree for FjallTree {
 
     fn drop_buckets(&self, before_or_at: i64) -> Result<usize, TreeError> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|db| db.drop_buckets(before_or_at))
+        let dropped = self.change(|db| db.drop_buckets(before_or_at))?;
+        self.renew_if_worn(false)?;
+        Ok(dropped)
     }
 
     fn upkeep(&self) -> Result<bool, TreeError> {
-        if self.db()?.is_worn() {
-            self.renew()?;
-        }
+        self.renew_if_worn(true)?;
         self.change(|db| db.upkeep(&self.writer))
     }
 

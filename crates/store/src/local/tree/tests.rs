@@ -328,3 +328,102 @@ fn a_task_that_moves_to_a_new_bucket_is_always_found() {
         }
     });
 }
+
+/// The row of a task, by its number.
+fn task(no: u64) -> Vec<u8> {
+    no.to_be_bytes().to_vec()
+}
+
+fn numbers(tree: &dyn Tree, is_downward: bool) -> Vec<u64> {
+    let (mut seen, from) = (Vec::new(), if is_downward { u64::MAX } else { 0 });
+    let view = tree.view().unwrap();
+    view.walk(&[Space::Task], from, is_downward, &mut |_, no, row| {
+        assert_eq!(row, task(no));
+        seen.push(no);
+        true
+    })
+    .unwrap();
+    seen
+}
+
+/// Numbers that lie in several parts of the space of tasks, and some that lie in none.
+const MANY: u64 = 20_000;
+const FOREIGN: [u64; 2] = [1 << 50, u64::MAX];
+
+fn fill_many(tree: &dyn Tree) -> Vec<u64> {
+    let all: Vec<u64> = (0..MANY).chain(FOREIGN).collect();
+    for (at, some) in all.chunks(1000).enumerate() {
+        commit(tree, at as u64, some.iter().map(|no| put(Space::Task, task(*no), task(*no))).collect());
+    }
+    all
+}
+
+fn kept(no: &u64) -> bool {
+    no % 1777 == 3 || *no >= MANY - 10
+}
+
+#[test]
+fn tasks_are_found_whichever_part_they_lie_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    let all = fill_many(&*tree);
+    assert_eq!(numbers(&*tree, false), all);
+    assert_eq!(numbers(&*tree, true), all.iter().rev().copied().collect::<Vec<_>>());
+    for no in [0, 4095, 4096, MANY - 1, FOREIGN[0], FOREIGN[1]] {
+        assert_eq!(tree.get(Space::Task, &task(no)).unwrap(), Some(task(no)));
+        assert_eq!(tree.view().unwrap().get(Space::Task, &task(no)).unwrap(), Some(task(no)));
+    }
+    assert_eq!(tree.get(Space::Task, &task(MANY)).unwrap(), None);
+    let mut within = Vec::new();
+    let mut visit = |key: &[u8], _: &[u8]| {
+        within.push(u64::from_be_bytes(key.try_into().unwrap()));
+        true
+    };
+    tree.scan_back(Space::Task, &task(4090), Some(&task(4100)), &mut visit).unwrap();
+    assert_eq!(within, (4090..4100).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn parts_of_which_little_is_left_go_and_what_stays_is_found_and_deleted_where_it_went() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut tree = durable(directory.path());
+    let all = fill_many(&*tree);
+    let parts = || {
+        let names = std::fs::read_dir(directory.path().join("keyspaces")).unwrap();
+        names.count()
+    };
+    let before = parts();
+    let gone: Vec<u64> = all.iter().copied().filter(|no| !kept(no)).collect();
+    for some in gone.chunks(1000) {
+        commit(&*tree, 50, some.iter().map(|no| delete(Space::Task, task(*no))).collect());
+    }
+    let view = tree.view().unwrap();
+    while tree.upkeep().unwrap() {}
+    let stay: Vec<u64> = all.iter().copied().filter(kept).collect();
+    // As long as someone looks, everything stays where it is.
+    let mut seen = Vec::new();
+    view.walk(&[Space::Task], 0, false, &mut |_, no, _| {
+        seen.push(no);
+        true
+    })
+    .unwrap();
+    assert_eq!(seen, stay);
+    drop(view);
+    while tree.upkeep().unwrap() {}
+    for _ in 0..2 {
+        assert_eq!(numbers(&*tree, false), stay);
+        assert!(stay.iter().all(|no| tree.get(Space::Task, &task(*no)).unwrap() == Some(task(*no))));
+        // The library clears keyspaces away when it opens.
+        drop(tree);
+        tree = durable(directory.path());
+    }
+    assert!(parts() < before - 2, "{} of {before} are left", parts());
+    // An old number comes back, as with a requeue, and everything goes.
+    commit(&*tree, 60, vec![put(Space::Task, task(5), task(5)), put(Space::Task, task(MANY), task(MANY))]);
+    assert_eq!(tree.get(Space::Task, &task(5)).unwrap(), Some(task(5)));
+    let rest = stay.iter().copied().chain([5, MANY]);
+    commit(&*tree, 61, rest.map(|no| delete(Space::Task, task(no))).collect());
+    assert_eq!(numbers(&*tree, false), Vec::<u64>::new());
+    drop(tree);
+    assert_eq!(numbers(&*durable(directory.path()), false), Vec::<u64>::new());
+}

@@ -2,6 +2,7 @@
 //! is to be let go of.
 
 use super::super::{Batch, Rows, Space, split};
+use super::parts::{self, Home, Parts};
 use ::fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     PartitioningPolicy, PinningPolicy,
@@ -13,7 +14,7 @@ use ::fjall::{
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
@@ -27,19 +28,31 @@ const GARBAGE_ROWS: u64 = 200_000;
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// From this many unmerged runs on, the library blocks writers, and for ever if its worker is dead.
 const CROWDED_RUNS: usize = 18;
-const WORN_DROPS: u64 = 200;
+/// Spaces dropped before the library is opened anew: while it works, and while it has nothing to do.
+const WORN_DROPS: u64 = 64;
+const WORN_IDLE_DROPS: u64 = 8;
 const POSITION: &str = "position";
 /// A key that no space uses, deleted to move the library's sequence numbers on.
 const NUDGE: [u8; 2] = [0xff; 2];
 
 pub struct Db {
-    library: Database,
-    position: Keyspace,
+    pub library: Database,
+    pub position: Keyspace,
     spaces: RwLock<BTreeMap<Space, Keyspace>>,
+    /// Of the space of tasks, by their numbers.
+    pub parts: RwLock<Arc<Parts>>,
+    /// The first part that may be made.
+    pub free_part: AtomicU64,
+    /// Held for writing while rows move between spaces, for reading while a view is made.
+    pub gate: RwLock<()>,
+    /// Views that are open.
+    pub views: AtomicUsize,
     commits: AtomicU64,
-    /// Per space, the rows deleted since it was last compacted.
-    deletes: Mutex<BTreeMap<Space, u64>>,
-    drops: AtomicU64,
+    /// The rows deleted since they were last compacted.
+    deletes: Mutex<BTreeMap<Home, u64>>,
+    /// Deleted rows from which on a part is looked at again.
+    pub looks: Mutex<BTreeMap<u64, u64>>,
+    pub drops: AtomicU64,
     keyspaces: PathBuf,
 }
 
@@ -58,15 +71,21 @@ impl Db {
             library,
             position,
             spaces: RwLock::default(),
+            parts: RwLock::default(),
+            free_part: AtomicU64::new(0),
+            gate: RwLock::default(),
+            views: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
             deletes: Mutex::default(),
+            looks: Mutex::default(),
             drops: AtomicU64::new(0),
             keyspaces,
         };
         for space in names.iter().filter_map(|name| Space::parse(name)).chain(Space::LIVE) {
             let rows = db.make(space)?;
-            db.count(BTreeMap::from([(space, rows.tree.tombstone_count())]));
+            db.count([(space.into(), rows.tree.tombstone_count())].into());
         }
+        db.open_parts(names.iter().filter_map(|name| parts::parse(name)))?;
         let applied = match db.position.get(POSITION)? {
             Some(bytes) => u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| Error::Unrecoverable)?),
             None => 0,
@@ -90,21 +109,33 @@ impl Db {
         self.spaces().keys().filter_map(|space| space.bucket()).collect()
     }
 
-    fn make(&self, space: Space) -> Result<Keyspace, Error> {
+    pub fn make(&self, space: Space) -> Result<Keyspace, Error> {
         if let Some(rows) = self.space(space) {
             return Ok(rows);
         }
-        let rows = self.library.keyspace(&space.name(), || options(space))?;
+        let rows = self.make_keyspace(&space.name(), || options(space))?;
+        self.spaces.write().unwrap_or_else(PoisonError::into_inner).insert(space, rows.clone());
+        Ok(rows)
+    }
+
+    pub fn make_keyspace(
+        &self,
+        name: &str,
+        options: impl FnOnce() -> KeyspaceCreateOptions,
+    ) -> Result<Keyspace, Error> {
+        let rows = self.library.keyspace(name, options)?;
         // The library syncs the new directory but not its entry in the parent.
         std::fs::File::open(&self.keyspaces)?.sync_all()?;
-        self.spaces.write().unwrap_or_else(PoisonError::into_inner).insert(space, rows.clone());
         Ok(rows)
     }
 
     /// Forgets a space at once; its files go when the last reader has finished with them.
     fn remove(&self, space: Space) -> Result<(), Error> {
         let rows = self.spaces.write().unwrap_or_else(PoisonError::into_inner).remove(&space);
-        let Some(rows) = rows else { return Ok(()) };
+        rows.map_or(Ok(()), |rows| self.remove_keyspace(rows))
+    }
+
+    pub fn remove_keyspace(&self, rows: Keyspace) -> Result<(), Error> {
         self.library.delete_keyspace(rows.clone())?;
         // The library would remove the files but keep them open, and so the disk full. Emptying the
         // space first makes it close them. Failing that, the next opening does.
@@ -117,34 +148,52 @@ impl Db {
         for (space, rows) in bucketed {
             self.ingest(space, rows)?;
         }
+        let known_parts = self.parts().len();
         self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
         let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
-        let mut deletes: BTreeMap<Space, u64> = BTreeMap::new();
-        let mut written: BTreeMap<Space, Keyspace> = BTreeMap::new();
+        let mut deletes: BTreeMap<Home, u64> = BTreeMap::new();
+        let mut written: BTreeMap<Home, Keyspace> = BTreeMap::new();
         for change in live {
-            let rows = match written.entry(change.space) {
+            let home = self.home(change.space, &change.key, change.value.is_some())?;
+            let rows = match written.entry(home) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(self.make(change.space)?),
+                Entry::Vacant(new) => new.insert(self.keyspace(home)?),
             };
             match change.value {
                 Some(value) => write.insert(rows, change.key, value),
                 None => {
                     write.remove(rows, change.key);
-                    *deletes.entry(change.space).or_default() += 1;
+                    *deletes.entry(home).or_default() += 1;
                 }
             }
         }
         write.insert(&self.position, POSITION, batch.applied.to_be_bytes());
         write.commit()?;
         self.count(deletes);
+        if self.parts().len() > known_parts {
+            self.retire_part()?;
+        }
         self.trim()
     }
 
-    fn count(&self, deletes: BTreeMap<Space, u64>) {
+    fn keyspace(&self, home: Home) -> Result<Keyspace, Error> {
+        let part = home.part.and_then(|part| self.parts().get(&part).cloned());
+        part.map_or_else(|| self.make(home.space), Ok)
+    }
+
+    pub fn count(&self, deletes: BTreeMap<Home, u64>) {
         let mut counted = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
-        for (space, rows) in deletes {
-            *counted.entry(space).or_default() += rows;
+        for (home, rows) in deletes {
+            *counted.entry(home).or_default() += rows;
         }
+    }
+
+    pub fn deleted(&self, home: Home) -> u64 {
+        *self.deletes.lock().unwrap_or_else(PoisonError::into_inner).get(&home).unwrap_or(&0)
+    }
+
+    pub fn forget_deleted(&self, home: Home) {
+        self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&home);
     }
 
     /// Writes rows as tables of their own. They are synced, and so is the list of tables, on return.
@@ -181,7 +230,7 @@ impl Db {
     fn live(&self) -> Vec<Keyspace> {
         let spaces = self.spaces();
         let live = Space::LIVE.iter().filter_map(|space| spaces.get(space));
-        live.chain([&self.position]).cloned().collect()
+        live.chain([&self.position]).chain(self.parts().values()).cloned().collect()
     }
 
     /// Waits for the library's worker, but not for a dead one: the probe fails once it has died.
@@ -215,8 +264,8 @@ impl Db {
 
     /// Each space made and dropped leaves about 160 KB behind that the library clears away only on
     /// opening.
-    pub fn is_worn(&self) -> bool {
-        self.drops.load(Ordering::Relaxed) >= WORN_DROPS
+    pub fn is_worn(&self, is_idle: bool) -> bool {
+        self.drops.load(Ordering::Relaxed) >= if is_idle { WORN_IDLE_DROPS } else { WORN_DROPS }
     }
 
     pub fn upkeep(&self, writer: &Mutex<()>) -> Result<bool, Error> {
@@ -224,11 +273,22 @@ impl Db {
             self.release_journals()?;
             return Ok(true);
         }
+        {
+            let _writing = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.retire_part()? {
+                return Ok(true);
+            }
+        }
         for space in Space::LIVE {
-            if self.is_garbage(space) {
+            if self.space(space).is_some_and(|rows| self.is_garbage(space.into(), &rows)) {
                 self.tidy(space, writer)?;
                 return Ok(true);
             }
+        }
+        if let Some((home, rows)) = self.last_part().filter(|(home, rows)| self.is_garbage(*home, rows)) {
+            self.forget_deleted(home);
+            self.rewrite(&rows)?;
+            return Ok(true);
         }
         Ok(false)
     }
@@ -250,9 +310,8 @@ impl Db {
 
     /// Whether the deleted rows of a space outweigh the others. The estimate of the others may be low
     /// where the library has compacted on its own, which costs one needless compaction.
-    fn is_garbage(&self, space: Space) -> bool {
-        let Some(rows) = self.space(space) else { return false };
-        let deleted = *self.deletes.lock().unwrap_or_else(PoisonError::into_inner).get(&space).unwrap_or(&0);
+    fn is_garbage(&self, home: Home, rows: &Keyspace) -> bool {
+        let deleted = self.deleted(home);
         let alive = (rows.approximate_len() as u64).saturating_sub(2 * deleted);
         deleted > GARBAGE_ROWS && deleted > 4 * alive
     }
@@ -261,7 +320,7 @@ impl Db {
     fn tidy(&self, space: Space, writer: &Mutex<()>) -> Result<(), Error> {
         let Some(rows) = self.space(space) else { return Ok(()) };
         let writing = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&space);
+        self.forget_deleted(space.into());
         if rows.is_empty()? {
             // A crash in between loses nothing: opening makes every live space.
             self.remove(space)?;
@@ -269,7 +328,11 @@ impl Db {
             return Ok(());
         }
         drop(writing);
-        self.flush(std::slice::from_ref(&rows))?;
+        self.rewrite(&rows)
+    }
+
+    fn rewrite(&self, rows: &Keyspace) -> Result<(), Error> {
+        self.flush(std::slice::from_ref(rows))?;
         rows.major_compact()?;
         // The replaced tables stay on disk until sequence numbers have moved past the compaction.
         self.position.remove(NUDGE)?;
@@ -281,7 +344,7 @@ impl Db {
 /// would double the work per row. History keys come in no order, so every table has a filter, and merging
 /// sets in at a number of tables that lookups still bear. Their filters are in parts, because a block
 /// larger than a shard of the cache is never cached.
-fn options(space: Space) -> KeyspaceCreateOptions {
+pub fn options(space: Space) -> KeyspaceCreateOptions {
     let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
     let (block, filters, parts, unmerged) = match space {
         Space::History(_) => (16 << 10, FilterPolicy::disabled(), false, 255),

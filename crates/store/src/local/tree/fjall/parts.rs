@@ -1,0 +1,240 @@
+//! The rows of live tasks, in parts by their numbers.
+//!
+//! Tasks come at one end of the numbers and go at the other. In one space every table of deletions would
+//! lie across all the rows in between, and to merge them the library would write a whole backlog anew, again
+//! and again, while writers wait. So each range of numbers has a space of its own. It goes as a whole when
+//! nearly all of its tasks have gone; the few that stay move to the common space.
+//!
+//! A row lies in the part of its number if there is one, otherwise in the common space. A part is made only
+//! behind all others, and the last one stays. So a number whose rows may lie in the common space never gets
+//! a part.
+
+use super::super::Space;
+use super::database::{Db, options};
+use ::fjall::{AbstractTree, Error, Keyspace, PersistMode, Slice};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// Numbers of one part: the tables of one are merged in a fraction of a second, if ever.
+const SPAN: u64 = if cfg!(test) { 1 << 12 } else { 1 << 18 };
+/// Numbers that are given out one after the other are below; imported tasks have others.
+const IN_ORDER: u64 = 1 << 44;
+/// Rows that may stay behind when a part goes.
+const FEW: u64 = SPAN / 16;
+const RETIRED: &str = "retired.";
+
+pub type Parts = BTreeMap<u64, Keyspace>;
+
+/// Where a row lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Home {
+    pub space: Space,
+    pub part: Option<u64>,
+}
+
+impl From<Space> for Home {
+    fn from(space: Space) -> Home {
+        Home { space, part: None }
+    }
+}
+
+/// The part that a task's row would lie in.
+pub fn part_of(key: &[u8]) -> Option<u64> {
+    let no = u64::from_be_bytes(key.try_into().ok()?);
+    (no < IN_ORDER).then_some(no / SPAN)
+}
+
+fn home_of(part: u64) -> Home {
+    Home { space: Space::Task, part: Some(part) }
+}
+
+fn name(part: u64) -> String {
+    format!("task.{part}")
+}
+
+pub fn parse(name: &str) -> Option<u64> {
+    name.strip_prefix("task.")?.parse().ok()
+}
+
+fn mark(part: u64) -> String {
+    format!("{RETIRED}{part}")
+}
+
+impl Db {
+    pub fn parts(&self) -> Arc<Parts> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change_parts(&self, change: impl FnOnce(&mut Parts)) {
+        change(Arc::make_mut(&mut self.parts.write().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// Opens the parts that are there. What a crash left of one whose rows had moved already goes.
+    pub fn open_parts(&self, names: impl Iterator<Item = u64>) -> Result<(), Error> {
+        for part in names {
+            let rows = self.make_part(part)?;
+            match self.position.get(mark(part))? {
+                Some(_) => self.remove_part(part, rows)?,
+                None => self.count([(home_of(part), rows.tree.tombstone_count())].into()),
+            }
+        }
+        let last = self.parts().keys().next_back().copied();
+        let rows = self.make(Space::Task)?;
+        let common = match rows.range::<&[u8], _>(..&IN_ORDER.to_be_bytes()[..]).next_back() {
+            Some(row) => part_of(&row.key()?),
+            None => None,
+        };
+        let free = last.max(common).map_or(0, |part| part + 1);
+        self.free_part.store(free, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub fn last_part(&self) -> Option<(Home, Keyspace)> {
+        let parts = self.parts();
+        let (part, rows) = parts.last_key_value()?;
+        Some((home_of(*part), rows.clone()))
+    }
+
+    /// Where a row lies, or is to lie if it `is_put`.
+    pub fn home(&self, space: Space, key: &[u8], is_put: bool) -> Result<Home, Error> {
+        let Some(part) = part_of(key).filter(|_| space == Space::Task) else { return Ok(space.into()) };
+        if self.parts().contains_key(&part) {
+            return Ok(home_of(part));
+        }
+        if !is_put || part < self.free_part.load(Ordering::Relaxed) {
+            return Ok(space.into());
+        }
+        self.make_part(part)?;
+        self.free_part.store(part + 1, Ordering::Relaxed);
+        Ok(home_of(part))
+    }
+
+    fn make_part(&self, part: u64) -> Result<Keyspace, Error> {
+        let rows = self.make_keyspace(&name(part), || options(Space::Task))?;
+        self.change_parts(|parts| drop(parts.insert(part, rows.clone())));
+        Ok(rows)
+    }
+
+    fn remove_part(&self, part: u64, rows: Keyspace) -> Result<(), Error> {
+        self.change_parts(|parts| drop(parts.remove(&part)));
+        self.remove_keyspace(rows)?;
+        self.position.remove(mark(part))
+    }
+
+    /// Lets the first part go of which few rows are left, unless someone looks at the rows of an instant.
+    /// The caller keeps others from writing. True if one went.
+    pub fn retire_part(&self) -> Result<bool, Error> {
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if self.views.load(Ordering::Acquire) > 0 {
+            return Ok(false);
+        }
+        let parts = self.parts();
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        for (part, rows) in parts.iter().take(parts.len().saturating_sub(1)) {
+            let deleted = self.deleted(home_of(*part));
+            let left = (rows.approximate_len() as u64).saturating_sub(2 * deleted);
+            if left > FEW || looks.get(part).is_some_and(|from| deleted < *from) {
+                continue;
+            }
+            match few(rows)? {
+                Some(left) => {
+                    looks.remove(part);
+                    self.move_out(*part, left)?;
+                    self.drops.fetch_add(1, Ordering::Relaxed);
+                    self.remove_part(*part, rows.clone())?;
+                    return Ok(true);
+                }
+                // The estimate was low. Look again when more have gone.
+                None => drop(looks.insert(*part, deleted + FEW)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Rows and the mark in one batch: whatever happens then, the part is not read again.
+    fn move_out(&self, part: u64, left: Vec<(Slice, Slice)>) -> Result<(), Error> {
+        let common = self.make(Space::Task)?;
+        let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
+        for (key, row) in left {
+            write.insert(&common, key, row);
+        }
+        write.insert(&self.position, mark(part), []);
+        write.commit()?;
+        self.forget_deleted(home_of(part));
+        Ok(())
+    }
+}
+
+/// The rows of a part, if they are few.
+fn few(rows: &Keyspace) -> Result<Option<Vec<(Slice, Slice)>>, Error> {
+    let mut left = Vec::new();
+    for row in rows.iter() {
+        if left.len() as u64 >= FEW {
+            return Ok(None);
+        }
+        left.push(row.into_inner()?);
+    }
+    Ok(Some(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Batch, Change};
+    use super::*;
+
+    fn change(no: u64, value: Option<&str>) -> Change {
+        let value = value.map(|value| value.as_bytes().to_vec());
+        Change { space: Space::Task, key: no.to_be_bytes().to_vec(), value }
+    }
+
+    fn open(path: &std::path::Path) -> Db {
+        Db::open(path, 1 << 20).unwrap().0
+    }
+
+    fn row(rows: &Keyspace, no: u64) -> bool {
+        rows.get(no.to_be_bytes()).unwrap().is_some()
+    }
+
+    #[test]
+    fn a_part_whose_rows_have_moved_is_gone_after_a_crash_before_it_went() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [0, 1]);
+        let left = db.parts()[&0].iter().map(|row| row.into_inner().unwrap()).collect();
+        db.move_out(0, left).unwrap();
+        drop(db);
+        for _ in 0..2 {
+            let db = open(directory.path());
+            assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [1]);
+            assert!(row(&db.space(Space::Task).unwrap(), 1));
+            assert!(db.position.get(mark(0)).unwrap().is_none(), "the mark has done its work");
+        }
+        let db = open(directory.path());
+        let changes = vec![change(1, None), change(2, Some("b")), change(SPAN * 2, Some("c"))];
+        db.commit(Batch { changes, applied: 2 }).unwrap();
+        assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [2], "an old part is not made again");
+        let common = db.space(Space::Task).unwrap();
+        assert!(!row(&common, 1) && row(&common, 2));
+    }
+
+    /// Data of before there were parts has everything in the common space.
+    #[test]
+    fn the_first_part_begins_behind_what_the_common_space_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let common = db.make(Space::Task).unwrap();
+        for no in [7, SPAN + 7, IN_ORDER + 7] {
+            common.insert(no.to_be_bytes(), "old").unwrap();
+        }
+        drop((common, db));
+        let db = open(directory.path());
+        let changes = vec![change(SPAN + 8, Some("new")), change(2 * SPAN, Some("new")), change(7, None)];
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        let common = db.space(Space::Task).unwrap();
+        assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [2]);
+        assert!(row(&common, SPAN + 8) && !row(&common, 7));
+    }
+}
