@@ -19,7 +19,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 use std::{io, thread};
+
+/// How long the renewal of the library waits for those who use it.
+const IN_USE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
@@ -80,13 +84,23 @@ impl FjallTree {
         self.reopen(&mut state)
     }
 
-    /// Closes and opens the library if that is due, unless someone is using it. Nobody sees it closed.
+    /// Closes and opens the library if that is due, unless someone is at it for longer. Nobody sees it closed.
     fn renew_if_worn(&self, is_idle: bool) -> Result<(), TreeError> {
-        if !self.db()?.is_worn(is_idle) {
+        let db = self.db()?;
+        if !db.is_worn(is_idle) || db.views.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
+        drop(db);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(&*state, State::Open(db) if Arc::strong_count(db) == 1) {
+        // Whoever comes now waits; single lookups that are under way end soon.
+        let begun = Instant::now();
+        while matches!(&*state, State::Open(db) if Arc::strong_count(db) > 1) {
+            if begun.elapsed() > IN_USE {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        if matches!(&*state, State::Open(_)) {
             *state = State::Closed(Weak::new());
             self.reopen(&mut state)?;
         }
