@@ -12,6 +12,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long nothing may be alive before everything counts as done: a create whose caller gave up may still be
+/// on its way to Redis.
+const QUIET: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Reads of one thing before it is given up.
 const TRIES: u32 = 100;
@@ -67,8 +70,15 @@ impl Auditor {
 
     /// Waits until nothing is alive; tells how long it took.
     pub async fn drained(&self, bound: Duration) -> Duration {
-        let begun = Instant::now();
-        while begun.elapsed() < bound && self.live().await != Some(0) {
+        let (begun, mut empty) = (Instant::now(), None);
+        while begun.elapsed() < bound {
+            empty = match self.live().await {
+                Some(0) => empty.or_else(|| Some(Instant::now())),
+                _ => None,
+            };
+            if empty.is_some_and(|since| since.elapsed() >= QUIET) {
+                break;
+            }
             tokio::time::sleep(PAUSE).await;
         }
         begun.elapsed()

@@ -119,7 +119,7 @@ pub async fn campaign(plan: &Plan) -> anyhow::Result<Account> {
     let mut random = SmallRng::seed_from_u64(plan.seed);
     let mut ground = Ground::prepare(plan, &mut random)?;
     let stage = ground.stage.clone();
-    let clients = clients(&stage, &mut random);
+    let mut clients = clients(&stage, &mut random);
     let counting = tokio::spawn(count(stage.clone()));
     for round in 0..plan.rounds {
         tokio::time::sleep(Duration::from_millis(random.random_range(ROUND_MS))).await;
@@ -129,6 +129,9 @@ pub async fn campaign(plan: &Plan) -> anyhow::Result<Account> {
         }
     }
     stage.enter(Phase::Drain);
+    for producer in clients.drain(..PRODUCERS) {
+        producer.await.context("a producer panicked")?;
+    }
     let auditor = Auditor::new(stage.clone());
     let drained = auditor.drained(DRAIN).await;
     stage.enter(Phase::Over);
