@@ -43,7 +43,7 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         claims: Arc::new(Claims::default()),
         watchers: Arc::new(Watchers::default()),
         publisher,
-        presence: Presence::new(),
+        presence: Presence::new(home.target().backend.db),
         memory: Arc::new(Memory::default()),
     });
     let shards = open_shards(&options, &names, &teller).await?;

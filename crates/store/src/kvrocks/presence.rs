@@ -1,8 +1,9 @@
 //! Who listens to events, among all processes.
 //!
-//! Events are sent only while another process listens. Whoever does says so on the channel (`l <process>`),
-//! again and again; it holds for [`LISTENS`]. Whoever has just begun to hear asks (`w <process>`), and is
-//! answered the same way. So nobody is polled, and nobody listening costs nothing.
+//! Events are sent only while another process listens. Whoever does says so on the channel
+//! (`l <database>-<process>`), again and again; it holds for [`LISTENS`]. Whoever has just begun to hear asks
+//! (`w <database>-<process>`), and is answered the same way. So nobody is polled, and nobody listening costs
+//! nothing. Channels are the same in every database of a server: who listens in another is nobody to us.
 
 use codeq_queue::shared::{Hearer, LISTENS};
 use std::sync::OnceLock;
@@ -11,8 +12,10 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 pub struct Presence {
+    /// What the name of every process over our database begins with.
+    mark: String,
     /// Tells this process from the others.
-    id: String,
+    name: String,
     start: Instant,
     /// Milliseconds since `start` until which another process listens, and this one.
     others_until: AtomicU64,
@@ -23,9 +26,11 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub fn new() -> Presence {
+    pub fn new(database: u32) -> Presence {
+        let mark = format!("{database}-");
         Presence {
-            id: format!("{:016x}", rand::random::<u64>()),
+            name: format!("{mark}{:016x}", rand::random::<u64>()),
+            mark,
             start: Instant::now(),
             others_until: AtomicU64::new(0),
             ours_until: AtomicU64::new(0),
@@ -45,21 +50,21 @@ impl Presence {
     /// This process listens from now on; what to say about it.
     pub fn announcement(&self) -> String {
         self.ours_until.store(self.after(LISTENS), Ordering::Relaxed);
-        format!("l {}", self.id)
+        format!("l {}", self.name)
     }
 
     pub fn question(&self) -> String {
-        format!("w {}", self.id)
+        format!("w {}", self.name)
     }
 
     /// Somebody asks: what to say if this process listens.
     pub fn answer(&self) -> Option<String> {
-        self.is_before(&self.ours_until).then(|| format!("l {}", self.id))
+        self.is_before(&self.ours_until).then(|| format!("l {}", self.name))
     }
 
     /// A process has said that it listens.
     pub fn heard_of(&self, process: &str) {
-        if process != self.id {
+        if process != self.name && process.starts_with(&self.mark) {
             self.others_until.store(self.after(LISTENS), Ordering::Relaxed);
         }
     }
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_process_is_not_its_own_audience() {
-        let (one, two) = (Presence::new(), Presence::new());
+        let (one, two) = (Presence::new(3), Presence::new(3));
         assert_eq!(one.answer(), None, "it has not said that it listens");
         let said = one.announcement();
         assert_eq!(one.answer(), Some(said.clone()));
@@ -94,5 +99,17 @@ mod tests {
             presence.heard_of(said.strip_prefix("l ").unwrap());
         }
         assert_eq!((one.is_heard(), two.is_heard()), (false, true));
+    }
+
+    /// A server of several databases has one channel: a dashboard over one of them made the processes of all
+    /// others send their events to nobody.
+    #[test]
+    fn who_listens_to_another_database_is_nobody() {
+        let ours = Presence::new(3);
+        for database in [0, 33, 4] {
+            let said = Presence::new(database).announcement();
+            ours.heard_of(said.strip_prefix("l ").unwrap());
+            assert!(!ours.is_heard(), "{said}");
+        }
     }
 }
