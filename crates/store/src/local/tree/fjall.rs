@@ -9,11 +9,11 @@
 
 mod database;
 mod parts;
+mod view;
 
-use super::{Batch, Numbered, See, Space, Tree, TreeError, View, Visit, disk_bytes, merge, number};
-use ::fjall::{Error, Guard, Keyspace, LsmError, Readable, Slice, Snapshot};
+use super::{Batch, Space, Tree, TreeError, View, Visit, disk_bytes};
+use ::fjall::{Error, LsmError};
 use database::{Db, MEMTABLES_BYTES};
-use parts::{Parts, part_of};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
+use view::{FjallView, homes};
 
 /// How long the renewal of the library waits for those who use it.
 const IN_USE: Duration = Duration::from_millis(20);
@@ -87,7 +88,7 @@ impl FjallTree {
     /// Closes and opens the library if that is due, unless someone is at it for longer. Nobody sees it closed.
     fn renew_if_worn(&self, is_idle: bool) -> Result<(), TreeError> {
         let db = self.db()?;
-        if !db.is_worn(is_idle) || db.views.load(Ordering::Acquire) > 0 {
+        if !db.is_worn(is_idle) || db.is_viewed() {
             return Ok(());
         }
         drop(db);
@@ -181,7 +182,7 @@ impl FjallTree {
         let bounds =
             (Bound::Included(from.to_vec()), to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.to_vec())));
         // Held to the end: a reopening meanwhile would clear away files that this scan still reads.
-        let view = self.view_rows()?;
+        let view = FjallView::of(self.db()?);
         for row in view.rows(space, bounds, is_downward) {
             let (key, value) = row?;
             if !visit(&key, &value) {
@@ -189,15 +190,6 @@ impl FjallTree {
             }
         }
         Ok(())
-    }
-
-    fn view_rows(&self) -> Result<FjallView, TreeError> {
-        let db = self.db()?;
-        let gate = db.gate.read().unwrap_or_else(PoisonError::into_inner);
-        db.views.fetch_add(1, Ordering::AcqRel);
-        let (rows, parts) = (db.snapshot(), db.parts());
-        drop(gate);
-        Ok(FjallView { db, rows, parts })
     }
 }
 
@@ -210,119 +202,9 @@ fn explain(error: Error) -> TreeError {
     }
 }
 
-/// Holds the database, so that a reopening meanwhile does not clear away files that are still read.
-struct FjallView {
-    db: Arc<Db>,
-    rows: Snapshot,
-    /// No part goes while a view is open.
-    parts: Arc<Parts>,
-}
-
-impl Drop for FjallView {
-    fn drop(&mut self) {
-        self.db.views.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-type Row = Result<(Slice, Slice), TreeError>;
-type Rows<'a> = Box<dyn Iterator<Item = Row> + 'a>;
-
-impl FjallView {
-    /// The rows of a space between two keys, in their order or in reverse.
-    fn rows(&self, space: Space, bounds: Bounds, is_downward: bool) -> Rows<'_> {
-        let common = self.rows_of(self.db.space(space).into_iter().collect(), &bounds, is_downward);
-        if space != Space::Task || self.parts.is_empty() {
-            return common;
-        }
-        let mut parts: Vec<Keyspace> = self.parts.values().cloned().collect();
-        if is_downward {
-            parts.reverse();
-        }
-        let parts = self.rows_of(parts, &bounds, is_downward);
-        Box::new(interleave(parts, common, is_downward))
-    }
-
-    /// The rows of keyspaces that follow each other. Each is held until its rows have been read: the files of
-    /// one that is dropped meanwhile go with the last who holds it.
-    fn rows_of(&self, keyspaces: Vec<Keyspace>, bounds: &Bounds, is_downward: bool) -> Rows<'_> {
-        let bounds = bounds.clone();
-        Box::new(keyspaces.into_iter().flat_map(move |held| {
-            let rows = self.rows.range(&held, bounds.clone());
-            let read = move |row: Guard| {
-                let _ = &held;
-                row.into_inner().map_err(explain)
-            };
-            let rows: Rows<'_> = match is_downward {
-                false => Box::new(rows.map(read)),
-                true => Box::new(rows.rev().map(read)),
-            };
-            rows
-        }))
-    }
-}
-
-/// Two lines in order as one.
-fn interleave<'a>(one: Rows<'a>, other: Rows<'a>, is_downward: bool) -> impl Iterator<Item = Row> + 'a {
-    let (mut one, mut other) = (one.peekable(), other.peekable());
-    std::iter::from_fn(move || {
-        let is_one = match (one.peek(), other.peek()) {
-            (Some(Ok((a, _))), Some(Ok((b, _)))) => (a < b) != is_downward,
-            (Some(Ok(_)), Some(Err(_))) | (None, _) => false,
-            (Some(_), _) => true,
-        };
-        if is_one { one.next() } else { other.next() }
-    })
-}
-
-impl View for FjallView {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
-        for rows in homes(&self.db, &self.parts, space, key) {
-            if let Some(value) = self.rows.get(&rows, key).map_err(explain)? {
-                return Ok(Some(value.to_vec()));
-            }
-        }
-        Ok(None)
-    }
-
-    fn walk(&self, spaces: &[Space], from: u64, is_downward: bool, see: See) -> Result<(), TreeError> {
-        let from = Bound::Included(from.to_be_bytes().to_vec());
-        let bounds = if is_downward { (Bound::Unbounded, from) } else { (from, Bound::Unbounded) };
-        let rows = spaces.iter().map(|space| {
-            let rows = self.rows(*space, bounds.clone(), is_downward);
-            let rows: Numbered<'_, Slice> = Box::new(rows.map(|row| {
-                let (key, value) = row?;
-                Ok((number(&key)?, value))
-            }));
-            (*space, rows)
-        });
-        merge(rows.collect(), is_downward, see)
-    }
-
-    fn scan(&self, space: Space, from: &[u8], visit: Visit) -> Result<(), TreeError> {
-        for row in self.rows(space, (Bound::Included(from.to_vec()), Bound::Unbounded), false) {
-            let (key, value) = row?;
-            if !visit(&key, &value) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn buckets(&self) -> Vec<i64> {
-        self.db.buckets().into_iter().collect()
-    }
-}
-
-/// Where a row may be: in the part of its number, or, when that goes at this moment, in the common space.
-fn homes(db: &Db, parts: &Parts, space: Space, key: &[u8]) -> impl Iterator<Item = Keyspace> {
-    let part = part_of(key).filter(|_| space == Space::Task).and_then(|part| parts.get(&part).cloned());
-    part.into_iter().chain(db.space(space))
-}
-
 impl Tree for FjallTree {
     fn view(&self) -> Result<Box<dyn View>, TreeError> {
-        Ok(Box::new(self.view_rows()?))
+        Ok(Box::new(FjallView::of(self.db()?)))
     }
 
     fn instant(&self) -> Result<Box<dyn View>, TreeError> {

@@ -465,3 +465,31 @@ fn dropped_buckets_leave_nothing_behind_while_there_is_always_something_to_do() 
     // Two for each of the buckets after which the library is opened anew, and a few that belong to it.
     assert!(most < 145, "{most} files were open at once");
 }
+
+/// A backup holds its view for minutes: meanwhile buckets go, parts empty, and it must see none of that.
+#[test]
+fn a_view_that_is_held_sees_its_tasks_through_everything_that_goes_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    let all = fill_many(&*tree);
+    let view = tree.instant().unwrap();
+    for (at, some) in all.chunks(300).enumerate() {
+        let end = i64::try_from(at).unwrap() + 1;
+        let mut changes: Vec<_> = some.iter().map(|no| delete(Space::Task, task(*no))).collect();
+        changes.push(put(Space::History(end), task(1), "r"));
+        commit(&*tree, 100 + at as u64, changes);
+        assert_eq!(tree.drop_buckets(end).unwrap(), 1);
+    }
+    while tree.upkeep().unwrap() {}
+    let mut seen = Vec::new();
+    view.scan(Space::Task, b"", &mut |key, _| {
+        seen.push(u64::from_be_bytes(key.try_into().unwrap()));
+        true
+    })
+    .unwrap();
+    assert_eq!(seen, all);
+    assert_eq!(view.get(Space::Task, &task(9)).unwrap(), Some(task(9)));
+    drop(view);
+    while tree.upkeep().unwrap() {}
+    assert_eq!(numbers(&*tree, false), Vec::<u64>::new());
+}

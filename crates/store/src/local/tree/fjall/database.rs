@@ -2,19 +2,19 @@
 //! is to be let go of.
 
 use super::super::{Batch, Rows, Space, split};
-use super::parts::{self, Home, Parts};
+use super::parts::{self, Home, Tasks};
 use ::fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     PartitioningPolicy, PinningPolicy,
 };
 use ::fjall::{
-    AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode, Snapshot,
+    AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode,
     compaction::Leveled,
 };
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
@@ -39,19 +39,10 @@ pub struct Db {
     pub library: Database,
     pub position: Keyspace,
     spaces: RwLock<BTreeMap<Space, Keyspace>>,
-    /// Of the space of tasks, by their numbers.
-    pub parts: RwLock<Arc<Parts>>,
-    /// The first part that may be made.
-    pub free_part: AtomicU64,
-    /// Held for writing while rows move between spaces, for reading while a view is made.
-    pub gate: RwLock<()>,
-    /// Views that are open.
-    pub views: AtomicUsize,
+    pub tasks: Tasks,
     commits: AtomicU64,
     /// The rows deleted since they were last compacted.
     deletes: Mutex<BTreeMap<Home, u64>>,
-    /// Deleted rows from which on a part is looked at again.
-    pub looks: Mutex<BTreeMap<u64, u64>>,
     pub drops: AtomicU64,
     keyspaces: PathBuf,
 }
@@ -71,13 +62,9 @@ impl Db {
             library,
             position,
             spaces: RwLock::default(),
-            parts: RwLock::default(),
-            free_part: AtomicU64::new(0),
-            gate: RwLock::default(),
-            views: AtomicUsize::new(0),
+            tasks: Tasks::default(),
             commits: AtomicU64::new(0),
             deletes: Mutex::default(),
-            looks: Mutex::default(),
             drops: AtomicU64::new(0),
             keyspaces,
         };
@@ -91,10 +78,6 @@ impl Db {
             None => 0,
         };
         Ok((db, applied))
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        self.library.snapshot()
     }
 
     pub fn spaces(&self) -> RwLockReadGuard<'_, BTreeMap<Space, Keyspace>> {

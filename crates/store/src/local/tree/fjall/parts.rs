@@ -11,20 +11,34 @@
 
 use super::super::Space;
 use super::database::{Db, options};
-use ::fjall::{AbstractTree, Error, Keyspace, PersistMode, Slice};
+use ::fjall::{AbstractTree, Error, Keyspace, PersistMode, Slice, Snapshot};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Numbers of one part: the tables of one are merged in a fraction of a second, if ever.
+/// Numbers of one part: the tables of one are merged in a fraction of a second, if ever. Belongs to the format:
+/// with another number nothing would be where it is looked for.
 const SPAN: u64 = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 /// Numbers that are given out one after the other are below; imported tasks have others.
 const IN_ORDER: u64 = 1 << 44;
 /// Rows that may stay behind when a part goes.
 const FEW: u64 = SPAN / 16;
-const RETIRED: &str = "retired.";
 
 pub type Parts = BTreeMap<u64, Keyspace>;
+
+/// The parts there are, and what is known of them.
+#[derive(Default)]
+pub struct Tasks {
+    parts: RwLock<Arc<Parts>>,
+    /// The first part that may be made.
+    free: AtomicU64,
+    /// Deleted rows from which on a part is looked at again.
+    looks: Mutex<BTreeMap<u64, u64>>,
+    /// Held for writing while rows move to the common space, for reading while a view is made.
+    gate: RwLock<()>,
+    /// Views that are open.
+    views: AtomicUsize,
+}
 
 /// Where a row lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,16 +72,31 @@ pub fn parse(name: &str) -> Option<u64> {
 }
 
 fn mark(part: u64) -> String {
-    format!("{RETIRED}{part}")
+    format!("retired.{part}")
 }
 
 impl Db {
     pub fn parts(&self) -> Arc<Parts> {
-        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tasks.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn change_parts(&self, change: impl FnOnce(&mut Parts)) {
-        change(Arc::make_mut(&mut self.parts.write().unwrap_or_else(PoisonError::into_inner)));
+        change(Arc::make_mut(&mut self.tasks.parts.write().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// The rows of this instant. No part goes until `end_view`.
+    pub fn begin_view(&self) -> (Snapshot, Arc<Parts>) {
+        let _gate = self.tasks.gate.read().unwrap_or_else(PoisonError::into_inner);
+        self.tasks.views.fetch_add(1, Ordering::AcqRel);
+        (self.library.snapshot(), self.parts())
+    }
+
+    pub fn end_view(&self) {
+        self.tasks.views.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub fn is_viewed(&self) -> bool {
+        self.tasks.views.load(Ordering::Acquire) > 0
     }
 
     /// Opens the parts that are there. What a crash left of one whose rows had moved already goes.
@@ -86,7 +115,7 @@ impl Db {
             None => None,
         };
         let free = last.max(common).map_or(0, |part| part + 1);
-        self.free_part.store(free, Ordering::Relaxed);
+        self.tasks.free.store(free, Ordering::Relaxed);
         Ok(())
     }
 
@@ -102,11 +131,11 @@ impl Db {
         if self.parts().contains_key(&part) {
             return Ok(home_of(part));
         }
-        if !is_put || part < self.free_part.load(Ordering::Relaxed) {
+        if !is_put || part < self.tasks.free.load(Ordering::Relaxed) {
             return Ok(space.into());
         }
         self.make_part(part)?;
-        self.free_part.store(part + 1, Ordering::Relaxed);
+        self.tasks.free.store(part + 1, Ordering::Relaxed);
         Ok(home_of(part))
     }
 
@@ -125,12 +154,12 @@ impl Db {
     /// Lets the first part go of which few rows are left, unless someone looks at the rows of an instant.
     /// The caller keeps others from writing. True if one went.
     pub fn retire_part(&self) -> Result<bool, Error> {
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        if self.views.load(Ordering::Acquire) > 0 {
+        let _gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_viewed() {
             return Ok(false);
         }
         let parts = self.parts();
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.tasks.looks.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, rows) in parts.iter().take(parts.len().saturating_sub(1)) {
             let deleted = self.deleted(home_of(*part));
             let left = (rows.approximate_len() as u64).saturating_sub(2 * deleted);
@@ -236,5 +265,24 @@ mod tests {
         let common = db.space(Space::Task).unwrap();
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [2]);
         assert!(row(&common, SPAN + 8) && !row(&common, 7));
+    }
+
+    /// The next crash point: the part has gone, its mark has not.
+    #[test]
+    fn a_mark_that_outlives_its_part_does_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        let rows = db.parts()[&0].clone();
+        db.move_out(0, rows.iter().map(|row| row.into_inner().unwrap()).collect()).unwrap();
+        db.remove_keyspace(rows).unwrap();
+        drop(db);
+        let db = open(directory.path());
+        assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [1]);
+        let changes = vec![change(0, None), change(SPAN + 1, Some("b")), change(9 * SPAN, Some("c"))];
+        db.commit(Batch { changes, applied: 2 }).unwrap();
+        let common = db.space(Space::Task).unwrap();
+        assert!(!row(&common, 0) && row(&common, 1) && row(&common, FEW));
     }
 }
