@@ -17,6 +17,7 @@ need cargo cargo
 need cc gcc
 need curl curl
 need python3 python3
+need openssl openssl
 need redis-cli redis-tools
 if ! command -v redis-server >/dev/null; then
   need redis-server redis-server

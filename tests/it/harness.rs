@@ -25,8 +25,11 @@ pub struct Server {
     child: Child,
     said: Said,
     arguments: Vec<String>,
+    environment: Environment,
     client: reqwest::Client,
 }
+
+type Environment = Vec<(&'static str, String)>;
 
 pub struct Answer {
     pub status: u16,
@@ -58,7 +61,12 @@ impl Server {
 
     /// `codeq serve` with this configuration. `port`, `bindAddress` and the data directory are filled in
     /// unless given.
-    pub fn serve(mut config: Value) -> Server {
+    pub fn serve(config: Value) -> Server {
+        Server::serve_in(Environment::new(), config)
+    }
+
+    /// The same with these variables; there are no others.
+    pub fn serve_in(environment: Environment, mut config: Value) -> Server {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let keys = config.as_object_mut().expect("a configuration is an object");
         keys.entry("port").or_insert(0.into());
@@ -67,15 +75,29 @@ impl Server {
         keys.entry("persistenceConfig").or_insert(serde_json::json!({"path": data}));
         let file = directory.path().join("config.yaml");
         std::fs::write(&file, config.to_string()).expect("the directory is ours");
-        Server::launch(directory, vec!["serve".into(), "--config".into(), path(&file)])
+        Server::launch_in(environment, directory, vec!["serve".into(), "--config".into(), path(&file)])
     }
 
     fn launch(directory: TempDir, arguments: Vec<String>) -> Server {
+        Server::launch_in(Environment::new(), directory, arguments)
+    }
+
+    fn launch_in(environment: Environment, directory: TempDir, arguments: Vec<String>) -> Server {
         let said = Said::default();
-        let (child, addresses) = launch(&arguments, &said);
+        let (child, addresses) = launch(&environment, &arguments, &said);
         let Addresses { base, worker_streams, producer_streams } = addresses;
         let client = client();
-        Server { base, worker_streams, producer_streams, directory, child, said, arguments, client }
+        Server {
+            base,
+            worker_streams,
+            producer_streams,
+            directory,
+            child,
+            said,
+            arguments,
+            environment,
+            client,
+        }
     }
 
     pub fn data(&self) -> PathBuf {
@@ -110,7 +132,7 @@ impl Server {
 
     /// The same server on the same data, on another port.
     pub fn start_again(&mut self) {
-        let (child, addresses) = launch(&self.arguments, &self.said);
+        let (child, addresses) = launch(&self.environment, &self.arguments, &self.said);
         self.child = child;
         self.base = addresses.base;
         self.worker_streams = addresses.worker_streams;
@@ -247,9 +269,14 @@ impl Addresses {
 }
 
 /// Starts the binary and waits until it says where it listens.
-fn launch(arguments: &[String], said: &Said) -> (Child, Addresses) {
+fn launch(environment: &Environment, arguments: &[String], said: &Said) -> (Child, Addresses) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
-    command.env_clear().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .env_clear()
+        .envs(environment.iter().cloned())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut addresses = Addresses::default();

@@ -6,6 +6,7 @@ mod limits;
 mod notifications;
 mod replicas;
 mod shards;
+mod tls;
 
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
@@ -18,25 +19,32 @@ struct Redis {
     child: Child,
     port: u16,
     directory: TempDir,
+    /// More arguments.
+    more: Vec<String>,
 }
 
 impl Redis {
     async fn start() -> Redis {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        Redis::start_in(tempfile::tempdir().expect("a temporary directory"), &[]).await
+    }
+
+    async fn start_in(directory: TempDir, more: &[&str]) -> Redis {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("an address").port();
         drop(free);
-        let child = Redis::launch(&directory, port);
-        let redis = Redis { child, port, directory };
+        let more: Vec<String> = more.iter().map(|word| word.replace("PORT", &port.to_string())).collect();
+        let child = Redis::launch(&directory, port, &more);
+        let redis = Redis { child, port, directory, more };
         redis.listens().await;
         redis
     }
 
-    fn launch(directory: &TempDir, port: u16) -> Child {
+    fn launch(directory: &TempDir, port: u16, more: &[String]) -> Child {
         let arguments =
             ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--bind", "127.0.0.1"];
         let mut command = Command::new("redis-server");
         command.arg("--port").arg(port.to_string()).arg("--dir").arg(directory.path()).args(arguments);
+        command.args(more);
         command.stdout(Stdio::null()).spawn().expect("redis-server is installed by scripts/test.sh")
     }
 
@@ -52,7 +60,7 @@ impl Redis {
     async fn kill_and_start(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it was ours");
-        self.child = Redis::launch(&self.directory, self.port);
+        self.child = Redis::launch(&self.directory, self.port, &self.more);
         self.listens().await;
     }
 

@@ -188,7 +188,8 @@ impl Connection {
             .set_connection_timeout(Some(self.target.timeout))
             .set_response_timeout(Some(self.target.timeout));
         let client = client(&self.target.backend, &address)?;
-        let at_address = |error: redis::RedisError| format!("{address}: {error}");
+        let is_tls = self.target.backend.tls;
+        let at_address = |error: redis::RedisError| format!("{address}: {error}{}", advice(&error, is_tls));
         let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
         let mut line = dialled.map_err(at_address)?;
         // A server that wants a password hangs up without a word on the first thing that is long.
@@ -208,6 +209,15 @@ impl Wire {
 fn forget(mut line: MutexGuard<'_, Line>) {
     if matches!(*line, Line::Up(_)) {
         *line = Line::Never;
+    }
+}
+
+/// What to try when a server is there but does not understand.
+fn advice(error: &redis::RedisError, is_tls: bool) -> &'static str {
+    match is_tls {
+        false if error.is_connection_dropped() => " (if the server speaks TLS, set persistenceConfig.tls)",
+        true if error.is_timeout() => " (if the server does not speak TLS, unset persistenceConfig.tls)",
+        _ => "",
     }
 }
 
