@@ -1,8 +1,9 @@
 //! The durable tree, on the fjall library. No other file knows that library.
 //!
 //! Buckets take their rows as finished, sorted tables, past the library's own journal and memory: a
-//! third of the processor time of its write batch. Everything else, and the applied position, goes
-//! through one atomic, synced write batch, which comes after the tables are synced.
+//! third of the processor time of its write batch. So do parts of the task space where many rows are new.
+//! Everything else, and the applied position, goes through one atomic, synced write batch, which comes after
+//! the tables are synced.
 //!
 //! The library gives up for good after a failed write. This layer then lets go of it and opens it again
 //! on the next call, so a full disk needs room but no restart.
@@ -104,6 +105,8 @@ impl FjallTree {
         if matches!(&*state, State::Open(_)) {
             *state = State::Closed(Weak::new());
             self.reopen(&mut state)?;
+            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::debug!(ms, "tree library opened anew");
         }
         Ok(())
     }

@@ -4,9 +4,9 @@
 //! batches. It answers point reads and ordered scans, and forgets history by whole time buckets.
 //!
 //! What it promises: a batch whose `commit` returned is on disk, and `applied` never runs ahead of the
-//! rows it speaks for. What it does not: that history rows and the rest of a batch become visible in the
-//! same instant. History rows come first, and a crash in between leaves them behind, to be written again
-//! identically when the batch is repeated.
+//! rows it speaks for. What it does not: that all rows of a batch become visible in the same instant. History
+//! rows and new tasks come first. A crash in between leaves the history rows behind, to be written again
+//! identically when the batch is repeated; the new tasks are gone when the tree is opened again.
 
 pub mod fjall;
 pub mod memory;
@@ -119,7 +119,8 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 /// Sees one numbered row of a walk; returns false to stop.
 pub type See<'a> = &'a mut dyn FnMut(Space, u64, &[u8]) -> bool;
 
-/// The rows of one instant. Of a batch that was being written it may show the history rows alone.
+/// The rows of one instant. Of a batch that was being written it may show the history rows and the new tasks
+/// alone.
 pub trait View: Send {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError>;
 
@@ -215,32 +216,32 @@ fn number(key: &[u8]) -> Result<u64, TreeError> {
         .map_err(|_| TreeError::Damaged("a key that is not a number".into()))
 }
 
-type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
-
-/// Splits a batch into the changes of live spaces, in their order, and the rows of each bucket space,
-/// strictly ascending by key.
-fn split(changes: Vec<Change>) -> (Vec<Change>, BTreeMap<Space, Rows>) {
-    let mut live = Vec::new();
-    let mut bucketed: BTreeMap<Space, Rows> = BTreeMap::new();
+/// Takes the changes that have a place of their own out of a batch: strictly ascending by key for each place,
+/// the others in their order.
+fn split<P: Ord>(
+    changes: Vec<Change>,
+    place: impl Fn(&Change) -> Option<P>,
+) -> (Vec<Change>, BTreeMap<P, Vec<Change>>) {
+    let mut others = Vec::new();
+    let mut placed: BTreeMap<P, Vec<Change>> = BTreeMap::new();
     for change in changes {
-        if change.space.bucket().is_some() {
-            bucketed.entry(change.space).or_default().push((change.key, change.value));
-        } else {
-            live.push(change);
+        match place(&change) {
+            Some(place) => placed.entry(place).or_default().push(change),
+            None => others.push(change),
         }
     }
-    for rows in bucketed.values_mut() {
+    for changes in placed.values_mut() {
         // Stable, so that of equal keys the later change stays last; dedup then keeps that one.
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        rows.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
+        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        changes.dedup_by(|later, kept| {
+            let same = later.key == kept.key;
             if same {
-                std::mem::swap(&mut later.1, &mut kept.1);
+                std::mem::swap(&mut later.value, &mut kept.value);
             }
             same
         });
     }
-    (live, bucketed)
+    (others, placed)
 }
 
 /// Blocks really allocated below this directory. Files that vanish while it looks count as nothing.

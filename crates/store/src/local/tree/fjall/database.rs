@@ -1,7 +1,7 @@
 //! The library while it works: its spaces, its writes and its care. Every error means that the library
 //! is to be let go of.
 
-use super::super::{Batch, Rows, Space, split};
+use super::super::{Batch, Change, Space, split};
 use super::parts::{self, Home, Tasks};
 use ::fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -70,14 +70,22 @@ impl Db {
         };
         for space in names.iter().filter_map(|name| Space::parse(name)).chain(Space::LIVE) {
             let rows = db.make(space)?;
-            db.count([(space.into(), rows.tree.tombstone_count())].into());
+            db.count([(space.into(), deleted_rows(&rows))].into());
         }
         db.open_parts(names.iter().filter_map(|name| parts::parse(name)))?;
-        let applied = match db.position.get(POSITION)? {
-            Some(bytes) => u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| Error::Unrecoverable)?),
-            None => 0,
-        };
+        db.sync_names()?;
+        let applied = db.number(POSITION)?.unwrap_or(0);
         Ok((db, applied))
+    }
+
+    /// A number kept with the position.
+    pub fn number(&self, key: &str) -> Result<Option<u64>, Error> {
+        let Some(bytes) = self.position.get(key)? else { return Ok(None) };
+        bytes
+            .as_ref()
+            .try_into()
+            .map(|bytes| Some(u64::from_be_bytes(bytes)))
+            .map_err(|_| Error::Unrecoverable)
     }
 
     pub fn spaces(&self) -> RwLockReadGuard<'_, BTreeMap<Space, Keyspace>> {
@@ -106,10 +114,17 @@ impl Db {
         name: &str,
         options: impl FnOnce() -> KeyspaceCreateOptions,
     ) -> Result<Keyspace, Error> {
+        let is_new = !self.library.keyspace_exists(name);
         let rows = self.library.keyspace(name, options)?;
-        // The library syncs the new directory but not its entry in the parent.
-        std::fs::File::open(&self.keyspaces)?.sync_all()?;
+        if is_new {
+            self.sync_names()?;
+        }
         Ok(rows)
+    }
+
+    /// The library syncs a new directory but not its entry in the parent.
+    fn sync_names(&self) -> Result<(), Error> {
+        Ok(std::fs::File::open(&self.keyspaces)?.sync_all()?)
     }
 
     /// Forgets a space at once; its files go when the last reader has finished with them.
@@ -127,17 +142,24 @@ impl Db {
     }
 
     pub fn commit(&self, batch: Batch) -> Result<(), Error> {
-        let (live, bucketed) = split(batch.changes);
-        for (space, rows) in bucketed {
-            self.ingest(space, rows)?;
-        }
         let known_parts = self.parts().len();
+        let filled = self.filled_after(&batch.changes);
+        let (mut live, tables) = split(batch.changes, |change| match change.space.bucket() {
+            Some(_) => Some(change.space.into()),
+            None => self.home_of_new(change),
+        });
+        for (home, changes) in tables {
+            match home.is_worth_a_table(changes.len()) {
+                true => self.ingest(home, changes)?,
+                false => live.extend(changes),
+            }
+        }
         self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
         let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
         let mut deletes: BTreeMap<Home, u64> = BTreeMap::new();
         let mut written: BTreeMap<Home, Keyspace> = BTreeMap::new();
         for change in live {
-            let home = self.home(change.space, &change.key, change.value.is_some())?;
+            let home = self.home(change.space, &change.key, change.value.is_some());
             let rows = match written.entry(home) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(self.keyspace(home)?),
@@ -151,7 +173,9 @@ impl Db {
             }
         }
         write.insert(&self.position, POSITION, batch.applied.to_be_bytes());
+        write.insert(&self.position, parts::FILLED, filled.to_be_bytes());
         write.commit()?;
+        self.set_filled(filled);
         self.count(deletes);
         if self.parts().len() > known_parts {
             self.retire_part()?;
@@ -160,8 +184,7 @@ impl Db {
     }
 
     fn keyspace(&self, home: Home) -> Result<Keyspace, Error> {
-        let part = home.part.and_then(|part| self.parts().get(&part).cloned());
-        part.map_or_else(|| self.make(home.space), Ok)
+        home.part.map_or_else(|| self.make(home.space), |part| self.part(part))
     }
 
     pub fn count(&self, deletes: BTreeMap<Home, u64>) {
@@ -180,16 +203,17 @@ impl Db {
     }
 
     /// Writes rows as tables of their own. They are synced, and so is the list of tables, on return.
-    fn ingest(&self, space: Space, rows: Rows) -> Result<(), Error> {
-        if self.space(space).is_none() && rows.iter().all(|(_, value)| value.is_none()) {
+    pub fn ingest(&self, home: Home, changes: Vec<Change>) -> Result<(), Error> {
+        let is_unknown = home.part.is_none() && self.space(home.space).is_none();
+        if is_unknown && changes.iter().all(|change| change.value.is_none()) {
             return Ok(());
         }
-        let target = self.make(space)?;
+        let target = self.keyspace(home)?;
         let mut tables = target.start_ingestion()?;
-        for (key, value) in rows {
-            match value {
-                Some(value) => tables.write(key, value)?,
-                None => tables.write_tombstone(key)?,
+        for change in changes {
+            match change.value {
+                Some(value) => tables.write(change.key, value)?,
+                None => tables.write_tombstone(change.key)?,
             }
         }
         tables.finish()
@@ -321,6 +345,12 @@ impl Db {
         self.position.remove(NUDGE)?;
         self.flush(std::slice::from_ref(&self.position))
     }
+}
+
+/// The deletions that a space was opened with, in its tables and in what came back from the journal.
+pub fn deleted_rows(rows: &Keyspace) -> u64 {
+    let recovered = rows.tree.active_memtable().iter().filter(|row| row.is_tombstone()).count();
+    rows.tree.tombstone_count() + recovered as u64
 }
 
 /// Buckets are almost never merged: their keys come nearly in order, so few tables overlap, and merging

@@ -8,10 +8,14 @@
 //! A row lies in the part of its number if there is one, otherwise in the common space. A part is made only
 //! behind all others, and the last one stays. So a number whose rows may lie in the common space never gets
 //! a part.
+//!
+//! New tasks of a batch, when they are many, come as finished tables before the rest of it. Up to which number
+//! tasks belong to the position is written with the position; what a crash left behind that number is deleted
+//! on opening.
 
-use super::super::Space;
-use super::database::{Db, options};
-use ::fjall::{AbstractTree, Error, Keyspace, PersistMode, Slice, Snapshot};
+use super::super::{Change, Space};
+use super::database::{Db, deleted_rows, options};
+use ::fjall::{Error, Keyspace, PersistMode, Slice, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -23,6 +27,11 @@ const SPAN: u64 = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 const IN_ORDER: u64 = 1 << 44;
 /// Rows that may stay behind when a part goes.
 const FEW: u64 = SPAN / 16;
+/// New rows that are worth a table of their own: fewer are written sooner with the rest of the batch, and do not
+/// add to the tables that are to be merged.
+const MANY: usize = SPAN as usize / 64;
+/// Below this number are the tasks that belong to the position.
+pub const FILLED: &str = "filled";
 
 pub type Parts = BTreeMap<u64, Keyspace>;
 
@@ -32,6 +41,8 @@ pub struct Tasks {
     parts: RwLock<Arc<Parts>>,
     /// The first part that may be made.
     free: AtomicU64,
+    /// What is written under [`FILLED`].
+    filled: AtomicU64,
     /// Deleted rows from which on a part is looked at again.
     looks: Mutex<BTreeMap<u64, u64>>,
     /// Held for writing while rows move to the common space, for reading while a view is made.
@@ -47,16 +58,27 @@ pub struct Home {
     pub part: Option<u64>,
 }
 
+impl Home {
+    /// Buckets have nothing but tables.
+    pub fn is_worth_a_table(self, rows: usize) -> bool {
+        self.part.is_none() || rows >= MANY
+    }
+}
+
 impl From<Space> for Home {
     fn from(space: Space) -> Home {
         Home { space, part: None }
     }
 }
 
+/// The number of a task that may lie in a part.
+fn number_of(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes).filter(|no| *no < IN_ORDER)
+}
+
 /// The part that a task's row would lie in.
 pub fn part_of(key: &[u8]) -> Option<u64> {
-    let no = u64::from_be_bytes(key.try_into().ok()?);
-    (no < IN_ORDER).then_some(no / SPAN)
+    number_of(key).map(|no| no / SPAN)
 }
 
 fn home_of(part: u64) -> Home {
@@ -105,18 +127,63 @@ impl Db {
             let rows = self.make_part(part)?;
             match self.position.get(mark(part))? {
                 Some(_) => self.remove_part(part, rows)?,
-                None => self.count([(home_of(part), rows.tree.tombstone_count())].into()),
+                None => self.count([(home_of(part), deleted_rows(&rows))].into()),
             }
         }
         let last = self.parts().keys().next_back().copied();
         let rows = self.make(Space::Task)?;
-        let common = match rows.range::<&[u8], _>(..&IN_ORDER.to_be_bytes()[..]).next_back() {
-            Some(row) => part_of(&row.key()?),
-            None => None,
-        };
-        let free = last.max(common).map_or(0, |part| part + 1);
+        let free = last.max(last_number(&rows)?.map(|no| no / SPAN)).map_or(0, |part| part + 1);
         self.tasks.free.store(free, Ordering::Relaxed);
-        Ok(())
+        match self.number(FILLED)? {
+            Some(filled) => {
+                self.set_filled(filled);
+                self.delete_beyond(filled)
+            }
+            // Written by a version that had no tables of tasks.
+            None => {
+                let rows = self.last_part().map_or(rows, |(_, rows)| rows);
+                let filled = last_number(&rows)?.map_or(0, |no| no + 1);
+                self.set_filled(filled);
+                let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
+                write.insert(&self.position, FILLED, filled.to_be_bytes());
+                write.commit()
+            }
+        }
+    }
+
+    /// Deletes what a batch that did not come to its end left in tables.
+    fn delete_beyond(&self, filled: u64) -> Result<(), Error> {
+        let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
+        let mut deletes = BTreeMap::new();
+        for (part, rows) in self.parts().range(filled / SPAN..) {
+            for row in rows.range(filled.to_be_bytes()..) {
+                write.remove(rows, row.key()?);
+                *deletes.entry(home_of(*part)).or_default() += 1;
+            }
+        }
+        if deletes.is_empty() {
+            return Ok(());
+        }
+        self.count(deletes);
+        write.commit()
+    }
+
+    pub fn set_filled(&self, filled: u64) {
+        self.tasks.filled.store(filled, Ordering::Relaxed);
+    }
+
+    /// What is below belongs to the position once these changes do.
+    pub fn filled_after(&self, changes: &[Change]) -> u64 {
+        let tasks = changes.iter().filter(|change| change.space == Space::Task);
+        let last = tasks.filter_map(|change| number_of(&change.key)).max();
+        self.tasks.filled.load(Ordering::Relaxed).max(last.map_or(0, |no| no + 1))
+    }
+
+    /// The part of a task that the tree has never seen.
+    pub fn home_of_new(&self, change: &Change) -> Option<Home> {
+        let no = number_of(&change.key).filter(|_| change.space == Space::Task)?;
+        let is_new = no >= self.tasks.filled.load(Ordering::Relaxed);
+        is_new.then(|| self.home(change.space, &change.key, true)).filter(|home| home.part.is_some())
     }
 
     pub fn last_part(&self) -> Option<(Home, Keyspace)> {
@@ -126,17 +193,20 @@ impl Db {
     }
 
     /// Where a row lies, or is to lie if it `is_put`.
-    pub fn home(&self, space: Space, key: &[u8], is_put: bool) -> Result<Home, Error> {
-        let Some(part) = part_of(key).filter(|_| space == Space::Task) else { return Ok(space.into()) };
-        if self.parts().contains_key(&part) {
-            return Ok(home_of(part));
+    pub fn home(&self, space: Space, key: &[u8], is_put: bool) -> Home {
+        let Some(part) = part_of(key).filter(|_| space == Space::Task) else { return space.into() };
+        let may_be_made = || is_put && part >= self.tasks.free.load(Ordering::Relaxed);
+        if self.parts().contains_key(&part) || may_be_made() { home_of(part) } else { space.into() }
+    }
+
+    /// A part that is there, or is made.
+    pub fn part(&self, part: u64) -> Result<Keyspace, Error> {
+        if let Some(rows) = self.parts().get(&part) {
+            return Ok(rows.clone());
         }
-        if !is_put || part < self.tasks.free.load(Ordering::Relaxed) {
-            return Ok(space.into());
-        }
-        self.make_part(part)?;
+        let rows = self.make_part(part)?;
         self.tasks.free.store(part + 1, Ordering::Relaxed);
-        Ok(home_of(part))
+        Ok(rows)
     }
 
     fn make_part(&self, part: u64) -> Result<Keyspace, Error> {
@@ -195,6 +265,14 @@ impl Db {
     }
 }
 
+/// The last task that may lie in a part.
+fn last_number(rows: &Keyspace) -> Result<Option<u64>, Error> {
+    match rows.range::<&[u8], _>(..&IN_ORDER.to_be_bytes()[..]).next_back() {
+        Some(row) => Ok(number_of(&row.key()?)),
+        None => Ok(None),
+    }
+}
+
 /// The rows of a part, if they are few.
 fn few(rows: &Keyspace) -> Result<Option<Vec<(Slice, Slice)>>, Error> {
     let mut left = Vec::new();
@@ -209,8 +287,9 @@ fn few(rows: &Keyspace) -> Result<Option<Vec<(Slice, Slice)>>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Batch, Change};
+    use super::super::super::Batch;
     use super::*;
+    use ::fjall::AbstractTree;
 
     fn change(no: u64, value: Option<&str>) -> Change {
         let value = value.map(|value| value.as_bytes().to_vec());
@@ -284,5 +363,68 @@ mod tests {
         db.commit(Batch { changes, applied: 2 }).unwrap();
         let common = db.space(Space::Task).unwrap();
         assert!(!row(&common, 0) && row(&common, 1) && row(&common, FEW));
+    }
+
+    fn many(from: u64, to: u64) -> Vec<Change> {
+        (from..to).map(|no| change(no, Some("a"))).collect()
+    }
+
+    fn numbers(db: &Db) -> Vec<u64> {
+        let parts = db.parts();
+        let rows =
+            parts.values().flat_map(|rows| rows.iter().map(|row| number_of(&row.key().unwrap()).unwrap()));
+        rows.collect()
+    }
+
+    /// A process that died there found tasks in its tree that the journal then created again, and some of them
+    /// had ended by then.
+    #[test]
+    fn new_tasks_of_a_batch_that_was_cut_off_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let end = SPAN + MANY as u64;
+        let db = open(directory.path());
+        db.commit(Batch { changes: many(0, SPAN - 1), applied: 1 }).unwrap();
+        assert!(db.parts()[&0].tree.active_memtable().is_empty(), "they came as a table");
+        db.ingest(home_of(0), many(SPAN - 1, SPAN)).unwrap();
+        db.ingest(home_of(1), many(SPAN, end)).unwrap();
+        assert_eq!(numbers(&db), (0..end).collect::<Vec<_>>());
+        drop(db);
+        for _ in 0..2 {
+            let db = open(directory.path());
+            assert_eq!(numbers(&db), (0..SPAN - 1).collect::<Vec<_>>());
+        }
+        let db = open(directory.path());
+        // The journal tells of them again; by now every other one has ended.
+        let changes = many(SPAN - 1, end).into_iter().step_by(2).collect();
+        db.commit(Batch { changes, applied: 2 }).unwrap();
+        let left: Vec<u64> = (0..SPAN - 1).chain((SPAN - 1..end).step_by(2)).collect();
+        assert_eq!(numbers(&db), left);
+        drop(db);
+        assert_eq!(numbers(&open(directory.path())), left);
+    }
+
+    #[test]
+    fn tasks_of_before_there_were_tables_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        db.commit(Batch { changes: many(0, 2 * SPAN), applied: 1 }).unwrap();
+        db.position.remove(FILLED).unwrap();
+        drop(db);
+        for _ in 0..2 {
+            let db = open(directory.path());
+            assert_eq!(db.number(FILLED).unwrap(), Some(2 * SPAN));
+            assert_eq!(numbers(&db).len() as u64, 2 * SPAN);
+        }
+    }
+
+    #[test]
+    fn the_last_change_of_a_new_task_wins_in_a_table_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let mut changes = many(0, SPAN);
+        changes.extend([change(3, None), change(4, None), change(4, Some("b"))]);
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        assert_eq!(numbers(&db).len() as u64, SPAN - 1);
+        assert_eq!(db.parts()[&0].get(4u64.to_be_bytes()).unwrap().unwrap().as_ref(), b"b");
     }
 }
