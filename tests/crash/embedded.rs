@@ -31,11 +31,12 @@ impl Clock for Later {
 }
 
 /// Lets a laborer work for a random while, kills it, and notes what it said.
-fn round(directory: &Path, shards: u32, random: &mut SmallRng, ledger: &mut Ledger) {
+fn round(directory: &Path, shards: u32, most: usize, random: &mut SmallRng, ledger: &mut Ledger) {
     let mut laborer = Command::new(env!("CARGO_BIN_EXE_codeq-laborer"))
         .arg(directory)
         .arg(shards.to_string())
         .arg(random.random::<u32>().to_string())
+        .arg(most.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -151,12 +152,13 @@ async fn is_over(store: &dyn Store) -> bool {
     queues.iter().all(|queue| queue.ready_total() + queue.delayed + queue.in_progress == 0)
 }
 
-async fn campaign(shards: u32, rounds: usize, seed: u64) {
+/// `most`: the largest batch of creates.
+async fn campaign(shards: u32, rounds: usize, seed: u64, most: usize) {
     let directory = tempfile::tempdir().unwrap();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut ledger = Ledger::default();
     for _ in 0..rounds {
-        round(directory.path(), shards, &mut random, &mut ledger);
+        round(directory.path(), shards, most, &mut random, &mut ledger);
     }
     settle(directory.path(), shards, &mut ledger).await;
     let created = ledger.accounts.values().filter(|account| account.is_created).count();
@@ -171,10 +173,16 @@ async fn campaign(shards: u32, rounds: usize, seed: u64) {
 
 #[tokio::test]
 async fn fifty_kills_lose_nothing_lend_nothing_twice_and_leave_nothing_stuck() {
-    campaign(1, 50, 1).await;
+    campaign(1, 50, 1, 20).await;
 }
 
 #[tokio::test]
 async fn kills_lose_nothing_with_four_shards() {
-    campaign(4, 15, 2).await;
+    campaign(4, 15, 2, 20).await;
+}
+
+/// Tasks come faster than they go, so batches of the tree have thousands of new ones.
+#[tokio::test]
+async fn kills_lose_nothing_of_a_heap_that_grows() {
+    campaign(1, 20, 3, 2000).await;
 }

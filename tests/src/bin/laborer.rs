@@ -1,7 +1,7 @@
 //! A process that works a store as hard as it can and tells its standard output what was acknowledged,
 //! until it is killed.
 //!
-//! Arguments: data directory, shards, seed.
+//! Arguments: data directory, shards, seed, the largest batch of creates.
 
 use anyhow::Context;
 use codeq_queue::store::{Abandon, Claim, Nack, Report, Submit, Wait};
@@ -22,6 +22,7 @@ fn main() -> anyhow::Result<()> {
     let directory = arguments.next().context("a directory")?;
     let shards: u32 = arguments.next().context("a number of shards")?.parse()?;
     let seed: u64 = arguments.next().context("a seed")?.parse()?;
+    let most: usize = arguments.next().context("a number of tasks")?.parse()?;
     let options =
         LocalOptions { rules: rules(), shards, segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
     let store: Arc<dyn Store> = local::open(options)?;
@@ -30,7 +31,8 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         let local = tokio::task::LocalSet::new();
         for client in 0..CLIENTS {
-            local.spawn_local(labor(store.clone(), client, SmallRng::seed_from_u64(seed ^ (client << 32))));
+            let random = SmallRng::seed_from_u64(seed ^ (client << 32));
+            local.spawn_local(labor(store.clone(), client, most, random));
         }
         local.await;
     });
@@ -42,11 +44,11 @@ fn say(line: impl std::fmt::Display) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-async fn labor(store: Arc<dyn Store>, client: u64, mut random: SmallRng) {
+async fn labor(store: Arc<dyn Store>, client: u64, most: usize, mut random: SmallRng) {
     let owner = Arc::new(Owner::new("laborer", &format!("{client}-{}", random.random::<u32>())));
     loop {
         let done = if random.random_bool(0.5) {
-            create(&*store, &mut random).await
+            create(&*store, most, &mut random).await
         } else {
             work(&*store, &owner, &mut random).await
         };
@@ -57,8 +59,8 @@ async fn labor(store: Arc<dyn Store>, client: u64, mut random: SmallRng) {
     }
 }
 
-async fn create(store: &dyn Store, random: &mut SmallRng) -> anyhow::Result<()> {
-    let count = if random.random_bool(0.2) { random.random_range(2..20) } else { 1 };
+async fn create(store: &dyn Store, most: usize, random: &mut SmallRng) -> anyhow::Result<()> {
+    let count = if random.random_bool(0.2) { random.random_range(2..most) } else { 1 };
     let tasks: Vec<_> = (0..count)
         .map(|_| {
             let key = random.random_bool(0.3).then(|| format!("key-{}", random.random_range(0..5000)));

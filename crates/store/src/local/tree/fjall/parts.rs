@@ -141,8 +141,10 @@ impl Db {
             }
             // Written by a version that had no tables of tasks.
             None => {
-                let rows = self.last_part().map_or(rows, |(_, rows)| rows);
-                let filled = last_number(&rows)?.map_or(0, |no| no + 1);
+                let mut filled = 0;
+                for rows in self.parts().values().chain([&rows]) {
+                    filled = filled.max(last_number(rows)?.map_or(0, |no| no + 1));
+                }
                 self.set_filled(filled);
                 let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
                 write.insert(&self.position, FILLED, filled.to_be_bytes());
@@ -407,7 +409,10 @@ mod tests {
     fn tasks_of_before_there_were_tables_stay() {
         let directory = tempfile::tempdir().unwrap();
         let db = open(directory.path());
-        db.commit(Batch { changes: many(0, 2 * SPAN), applied: 1 }).unwrap();
+        db.commit(Batch { changes: many(0, 3 * SPAN), applied: 1 }).unwrap();
+        // The last part is there and empty.
+        let changes = (2 * SPAN..3 * SPAN).map(|no| change(no, None)).collect();
+        db.commit(Batch { changes, applied: 2 }).unwrap();
         db.position.remove(FILLED).unwrap();
         drop(db);
         for _ in 0..2 {
