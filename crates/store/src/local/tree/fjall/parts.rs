@@ -306,12 +306,18 @@ mod tests {
         rows.get(no.to_be_bytes()).unwrap().is_some()
     }
 
+    /// The first part has just too many rows to go, the second has one.
+    fn two_parts(path: &std::path::Path) -> Db {
+        let db = open(path);
+        let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        db
+    }
+
     #[test]
     fn a_part_whose_rows_have_moved_is_gone_after_a_crash_before_it_went() {
         let directory = tempfile::tempdir().unwrap();
-        let db = open(directory.path());
-        let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
-        db.commit(Batch { changes, applied: 1 }).unwrap();
+        let db = two_parts(directory.path());
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [0, 1]);
         let left = db.parts()[&0].iter().map(|row| row.into_inner().unwrap()).collect();
         db.move_out(0, left).unwrap();
@@ -352,9 +358,7 @@ mod tests {
     #[test]
     fn a_mark_that_outlives_its_part_does_no_harm() {
         let directory = tempfile::tempdir().unwrap();
-        let db = open(directory.path());
-        let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
-        db.commit(Batch { changes, applied: 1 }).unwrap();
+        let db = two_parts(directory.path());
         let rows = db.parts()[&0].clone();
         db.move_out(0, rows.iter().map(|row| row.into_inner().unwrap()).collect()).unwrap();
         db.remove_keyspace(rows).unwrap();
@@ -431,5 +435,23 @@ mod tests {
         db.commit(Batch { changes, applied: 1 }).unwrap();
         assert_eq!(numbers(&db).len() as u64, SPAN - 1);
         assert_eq!(db.parts()[&0].get(4u64.to_be_bytes()).unwrap().unwrap().as_ref(), b"b");
+    }
+
+    /// Room on the disk ends between the tables and the rest, again and again; then the batch comes to its end.
+    #[test]
+    fn a_batch_that_is_repeated_after_its_tables_were_written_is_there_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..3 {
+            let db = open(directory.path());
+            db.ingest(home_of(0), many(0, SPAN)).unwrap();
+        }
+        let db = open(directory.path());
+        assert_eq!(numbers(&db), Vec::<u64>::new());
+        db.ingest(home_of(0), many(0, SPAN)).unwrap();
+        db.commit(Batch { changes: many(0, SPAN + 3), applied: 1 }).unwrap();
+        drop(db);
+        let db = open(directory.path());
+        assert_eq!(numbers(&db), (0..SPAN + 3).collect::<Vec<_>>());
+        assert_eq!(db.number(FILLED).unwrap(), Some(SPAN + 3));
     }
 }
