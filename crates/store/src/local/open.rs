@@ -207,10 +207,13 @@ pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, 
     // One page at a time, behind everyone who answers a caller.
     let searchers = Arc::new(Readers::start("search", 1, 5).map_err(threads())?);
     let mut handles = Vec::new();
-    for (index, part) in (0..).zip(shards) {
+    let started = (0..).zip(shards).try_for_each(|(index, part)| {
         handles.push(start(&options, &manifest, index, part, (&readers, &searchers))?);
-    }
-    Ok(Arc::new(LocalStore::new(handles, [readers, searchers], manifest, lock)))
+        Ok(())
+    });
+    // Dropped when a shard did not start, the store ends the threads of those that did.
+    let store = LocalStore::new(handles, [readers, searchers], manifest, lock);
+    started.map(|()| Arc::new(store))
 }
 
 fn start(

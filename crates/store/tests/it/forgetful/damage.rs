@@ -3,8 +3,11 @@
 use super::Ground;
 use codeq_queue::Task;
 use codeq_store::local::files::Files;
+use codeq_store::local::tree::Tree;
+use codeq_store::local::{self, LocalOptions, Parts, ShardParts};
 use codeq_store::testing::exam::bench::Bench;
 use codeq_store::testing::forgetful::ForgetfulDisk;
+use codeq_store::testing::lossy::LossyTree;
 use codeq_store::testing::observed::{Call, When};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -129,4 +132,22 @@ async fn a_journal_that_lost_a_file_is_refused() {
     copy.disk.remove(&first).unwrap();
     let refused = copy.open().err().expect("frames are missing").to_string();
     assert!(refused.starts_with("/forgetful/journal-"), "{refused}");
+}
+
+/// A store that was refused left the threads of its healthy shards behind, which went on writing to files that
+/// were no longer locked.
+#[tokio::test]
+async fn a_refused_store_leaves_no_threads_at_its_healthy_shards() {
+    let mut ground = Ground::small();
+    let frames = frames(&ground);
+    ground.bench().create("first").await;
+    let damaged = ground.without_tree();
+    damaged.disk.corrupt(&frames.lock().unwrap()[0].name, 0, 0x10);
+    let healthy: Arc<dyn Tree> = Arc::new(LossyTree::new());
+    let shards = vec![
+        ShardParts { files: Some(Arc::new(ForgetfulDisk::new())), tree: healthy.clone() },
+        ShardParts { files: Some(Arc::new(damaged.disk)), tree: Arc::new(damaged.tree) },
+    ];
+    assert!(local::assemble(LocalOptions::new("/forgetful"), Parts::doubles(shards, 9)).is_err());
+    assert_eq!(Arc::strong_count(&healthy), 1, "nobody holds the tree any more");
 }
