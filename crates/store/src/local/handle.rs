@@ -77,7 +77,7 @@ impl ShardHandle {
         &self,
         read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.read_by(&self.links.readers, read).await
+        self.read_by(&self.links.pools.lookups, read).await
     }
 
     /// Runs `read` on the thread for readings that take their time.
@@ -85,7 +85,7 @@ impl ShardHandle {
         &self,
         read: impl FnOnce(&Links) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.read_by(&self.links.searchers, read).await
+        self.read_by(&self.links.pools.searches, read).await
     }
 
     async fn read_by<T: Send + 'static>(

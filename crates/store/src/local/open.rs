@@ -14,7 +14,7 @@ use super::load::{self, LoadError};
 use super::manifest::{self, Manifest, ManifestError};
 use super::meters::Meters;
 use super::owner::{Owner, Sink};
-use super::readers::Readers;
+use super::readers::Pools;
 use super::shard::{Limits, Links, Shard};
 use super::store::LocalStore;
 use super::threads::Threads;
@@ -202,17 +202,14 @@ pub fn is_unused(path: &Path) -> io::Result<bool> {
 /// Recovers every shard and starts its threads.
 pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, OpenError> {
     let Parts { shards, manifest, lock } = parts;
-    let threads = || at(Path::new("threads"));
-    let readers = Arc::new(Readers::start("read", 2, 0).map_err(threads())?);
-    // One page at a time, behind everyone who answers a caller.
-    let searchers = Arc::new(Readers::start("search", 1, 5).map_err(threads())?);
+    let pools = Pools::start(shards.len()).map_err(at(Path::new("threads")))?;
     let mut handles = Vec::new();
     let started = (0..).zip(shards).try_for_each(|(index, part)| {
-        handles.push(start(&options, &manifest, index, part, (&readers, &searchers))?);
+        handles.push(start(&options, &manifest, index, part, &pools)?);
         Ok(())
     });
     // Dropped when a shard did not start, the store ends the threads of those that did.
-    let store = LocalStore::new(handles, [readers, searchers], manifest, lock);
+    let store = LocalStore::new(handles, pools, manifest, lock);
     started.map(|()| Arc::new(store))
 }
 
@@ -221,7 +218,7 @@ fn start(
     manifest: &Manifest,
     index: u32,
     part: ShardParts,
-    (readers, searchers): (&Arc<Readers>, &Arc<Readers>),
+    pools: &Pools,
 ) -> Result<ShardHandle, OpenError> {
     let ids = IdKey::new(manifest.id_key);
     let seed = rand::random();
@@ -235,8 +232,7 @@ fn start(
     };
     let links = Arc::new(Links {
         inbox: Arc::new(Inbox::new()),
-        readers: readers.clone(),
-        searchers: searchers.clone(),
+        pools: pools.clone(),
         library,
         generation: shard.generation.clone(),
         unsettled_bytes: shard.unsettled_bytes.clone(),

@@ -34,7 +34,7 @@ const LINGER: Duration = Duration::from_micros(400);
 /// tried again.
 const LINGER_PAUSE: u32 = 200;
 /// Records let go of between two rounds of commands.
-const SETTLE: usize = 512;
+const SETTLE: usize = 128;
 /// A jump of the wall clock is noticed within this time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 /// How long a spare segment may take before writers are turned away.

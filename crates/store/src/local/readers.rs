@@ -11,6 +11,31 @@ struct Line {
     is_closed: bool,
 }
 
+/// The pools of a store, by who waits for them.
+#[derive(Clone)]
+pub struct Pools {
+    /// A caller waits.
+    pub lookups: Arc<Readers>,
+    /// A caller waits, and knows that it takes its time: one page at a time.
+    pub searches: Arc<Readers>,
+    /// Nobody waits yet.
+    pub ahead: Arc<Readers>,
+}
+
+impl Pools {
+    pub fn start(shards: usize) -> std::io::Result<Pools> {
+        Ok(Pools {
+            lookups: Arc::new(Readers::start("read", 2, 0)?),
+            searches: Arc::new(Readers::start("search", 1, 5)?),
+            ahead: Arc::new(Readers::start("ahead", shards.clamp(1, 4), 10)?),
+        })
+    }
+
+    pub fn close(&self) {
+        [&self.lookups, &self.searches, &self.ahead].into_iter().for_each(|readers| readers.close());
+    }
+}
+
 /// A small pool. What waits in it is bounded by the commands that may be under way.
 pub struct Readers {
     line: Arc<(Mutex<Line>, Condvar)>,
@@ -19,7 +44,7 @@ pub struct Readers {
 
 impl Readers {
     /// `name` tells the threads apart; `nice` is how far they step back behind others.
-    pub fn start(name: &str, count: usize, nice: i32) -> std::io::Result<Readers> {
+    fn start(name: &str, count: usize, nice: i32) -> std::io::Result<Readers> {
         let line = Arc::new((Mutex::new(Line::default()), Condvar::new()));
         let mut threads = Vec::new();
         for number in 0..count {
@@ -43,7 +68,7 @@ impl Readers {
     }
 
     /// Finishes what waits, then ends the threads.
-    pub fn close(&self) {
+    fn close(&self) {
         let (line, signal) = &*self.line;
         line.lock().expect("no reader panics holding the line").is_closed = true;
         signal.notify_all();

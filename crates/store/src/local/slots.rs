@@ -1,17 +1,17 @@
 //! Live tasks in memory: about a hundred bytes each, found by number, chained into ready lists.
 //!
-//! Slots live in chunks and the index in many small tables, so that growing to millions never moves
-//! everything at once.
+//! Slots live in chunks, so that growing to millions never moves everything at once.
+
+mod index;
 
 use super::records::{Detail, Sketch};
 use codeq_queue::{State, Time};
-use hashbrown::HashTable;
+use index::Index;
 use std::cell::Cell;
 
 pub type SlotId = u32;
 const NIL: SlotId = u32::MAX;
 const CHUNK: usize = 1 << 13;
-const TABLES: usize = 1 << 10;
 
 /// What must stay in memory of a task's body: it is needed to end the task.
 pub struct Extra {
@@ -104,23 +104,16 @@ impl List {
 pub struct Slots {
     chunks: Vec<Vec<Slot>>,
     free: Vec<SlotId>,
-    tables: Vec<HashTable<SlotId>>,
+    index: Index,
     len: usize,
     /// The task looked up last: one command asks for the same one several times.
     latest: Cell<(u64, SlotId)>,
 }
 
-fn hash(no: u64) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let once = no.wrapping_mul(ODD);
-    let twice = (once ^ (once >> 32)).wrapping_mul(ODD);
-    twice ^ (twice >> 29)
-}
-
 impl Slots {
     pub fn new() -> Slots {
-        let tables = (0..TABLES).map(|_| HashTable::new()).collect();
-        Slots { chunks: Vec::new(), free: Vec::new(), tables, len: 0, latest: Cell::new((0, NIL)) }
+        let (chunks, free, index) = (Vec::new(), Vec::new(), Index::new());
+        Slots { chunks, free, index, len: 0, latest: Cell::new((0, NIL)) }
     }
 
     pub fn len(&self) -> usize {
@@ -140,8 +133,7 @@ impl Slots {
         if latest == no && no != 0 {
             return Some(id);
         }
-        let hash = hash(no);
-        let id = self.tables[table(hash)].find(hash, |id| self.at(*id).no == no).copied()?;
+        let id = self.index.find(no)?;
         self.latest.set((no, id));
         Some(id)
     }
@@ -171,10 +163,7 @@ impl Slots {
             }
             None => self.append(slot),
         };
-        let hash = hash(no);
-        let chunks = &self.chunks;
-        let rehash = |id: &SlotId| self::hash(chunks[*id as usize / CHUNK][*id as usize % CHUNK].no);
-        self.tables[table(hash)].insert_unique(hash, id, rehash);
+        self.index.insert(no, id);
         self.len += 1;
         self.latest.set((no, id));
         id
@@ -196,10 +185,7 @@ impl Slots {
         let (no, extra, detail) = (slot.no, slot.extra.take(), slot.detail.take());
         slot.state = State::Completed;
         slot.no = 0;
-        let hash = hash(no);
-        if let Ok(entry) = self.tables[table(hash)].find_entry(hash, |known| *known == id) {
-            entry.remove();
-        }
+        self.index.remove(no);
         self.free.push(id);
         self.len -= 1;
         self.latest.set((0, NIL));
@@ -250,11 +236,6 @@ impl Slots {
     }
 }
 
-/// The tables themselves use the lowest and the highest bits.
-fn table(hash: u64) -> usize {
-    (hash >> 19) as usize % TABLES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,24 +282,6 @@ mod tests {
         assert!(slots.find(1).is_none());
         assert_eq!(slots.at(slots.find(20_000).unwrap()).no, 20_000);
         assert_eq!(slots.iter().count(), 10_000);
-    }
-
-    /// The table was once chosen by the bits that choose the place in it, so that the thousands in one table all
-    /// began at the same few places: with 5,000,000 tasks the owner spent a third of its time looking for them.
-    #[test]
-    fn the_numbers_of_one_table_are_spread_over_it() {
-        for stride in [1, 2, 4, 16, 64] {
-            let mut tables = vec![Vec::new(); TABLES];
-            for no in (0..1_000_000).map(|n| n * stride) {
-                tables[table(hash(no))].push(hash(no) % 1024);
-            }
-            for mut places in tables {
-                assert!((500..2000).contains(&places.len()), "{stride}: {}", places.len());
-                places.sort_unstable();
-                places.dedup();
-                assert!(places.len() > 300, "{stride}: {}", places.len());
-            }
-        }
     }
 
     #[test]

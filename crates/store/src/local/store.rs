@@ -6,7 +6,7 @@ use super::inbox::Lane;
 use super::listing;
 use super::lookups::{act_on_named, cleanup_on, create_on, import_on};
 use super::manifest::Manifest;
-use super::readers::Readers;
+use super::readers::Pools;
 use super::records::{Sketch, idem_key};
 use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
 use super::shard::{KeyedTask, Reply, Turn};
@@ -32,7 +32,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 pub struct LocalStore {
     shards: Shards,
-    readers: [Arc<Readers>; 2],
+    pools: Pools,
     tokens: AtomicU64,
     is_closed: AtomicBool,
     manifest: Manifest,
@@ -42,13 +42,13 @@ pub struct LocalStore {
 impl LocalStore {
     pub(super) fn new(
         shards: Vec<ShardHandle>,
-        readers: [Arc<Readers>; 2],
+        pools: Pools,
         manifest: Manifest,
         lock: Option<File>,
     ) -> LocalStore {
         LocalStore {
             shards: shards.into_iter().map(Arc::new).collect(),
-            readers,
+            pools,
             tokens: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
             manifest,
@@ -108,7 +108,7 @@ impl LocalStore {
         for shard in self.shards.iter() {
             shard.close();
         }
-        self.readers.iter().for_each(|readers| readers.close());
+        self.pools.close();
         for shard in self.shards.iter() {
             shard.links.library.tree.close();
         }

@@ -4,7 +4,7 @@ use super::{Shard, produce::Located};
 use crate::local::entry::Entry;
 use crate::local::inbox::Inbox;
 use crate::local::library::Library;
-use crate::local::readers::Readers;
+use crate::local::readers::Pools;
 use codeq_queue::{Event, Failure, Observer, TaskId, Time};
 use rand::Rng;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -42,9 +42,7 @@ impl Group {
 /// What a turn and its answers may reach besides the shard.
 pub struct Links {
     pub inbox: Arc<Inbox>,
-    pub readers: Arc<Readers>,
-    /// For readings that take their time.
-    pub searchers: Arc<Readers>,
+    pub pools: Pools,
     pub library: Library,
     /// The shard's; see there.
     pub generation: Arc<AtomicU64>,
@@ -63,7 +61,7 @@ impl Links {
             return send(self);
         }
         let links = self.clone();
-        self.readers.submit(move || send(&links));
+        self.pools.lookups.submit(move || send(&links));
     }
 }
 

@@ -14,6 +14,13 @@ use codeq_queue::{
     Status, Task, Time,
 };
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Tasks whose bodies are read, and come into memory, at once: more would keep callers waiting for the owner, and
+/// for a processor.
+const READ_AT_ONCE: usize = 256;
+/// Between two readings. Only part of what was read before is used up by then.
+const READ_PAUSE: Duration = Duration::from_millis(1);
 
 /// The answer to one item: known, or a refusal whose wording depends on a task that is no longer live.
 pub enum Item<T> {
@@ -42,7 +49,7 @@ impl Turn<'_> {
         let is_missing = slot.detail.is_none();
         let ahead = &mut self.shard.queues.at_mut(queue).loaded_ahead;
         *ahead = ahead.map(|count| count.saturating_sub(1));
-        let is_low = ahead.is_some_and(|count| count < self.shard.limits.read_ahead / 2);
+        let is_low = ahead.is_some_and(|count| count < self.shard.limits.read_ahead / 4 * 3);
         if is_missing || is_low {
             self.read_ahead(queue);
         }
@@ -78,7 +85,7 @@ impl Turn<'_> {
     }
 
     /// Has the bodies of the next tasks of a queue read from the tree, before they are claimed: first when
-    /// one is missing, then whenever half of what was read is used up.
+    /// one is missing, then whenever a quarter of what was read is used up.
     fn read_ahead(&mut self, queue: u32) {
         if !self.shard.has_cache_room() || !self.shard.loading.insert(queue) {
             return;
@@ -102,13 +109,15 @@ impl Turn<'_> {
         }
         let links = self.links.clone();
         let generation = self.shard.generation.load(std::sync::atomic::Ordering::Relaxed);
-        self.links.readers.submit(move || {
-            let details = links.library.details(&numbers).unwrap_or_default();
+        self.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
+        self.links.pools.ahead.submit(move || {
+            for some in numbers.chunks(READ_AT_ONCE) {
+                let details = links.library.details(some).unwrap_or_default();
+                links.inbox.post(move |turn| turn.shard.load(details, turn.is_current(generation)));
+                std::thread::sleep(READ_PAUSE);
+            }
             links.inbox.post(move |turn| {
                 turn.shard.loading.remove(&queue);
-                let is_current = turn.is_current(generation);
-                turn.shard.load(details, is_current);
-                turn.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
             });
         });
     }

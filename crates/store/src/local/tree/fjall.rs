@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 use view::{FjallView, homes};
 
-/// How long the renewal of the library waits for those who use it.
+/// How long upkeep keeps others waiting for those who use the library.
 const IN_USE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]

@@ -164,6 +164,7 @@ impl Db {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(self.keyspace(home)?),
             };
+            self.take_census(home, std::slice::from_ref(&change));
             match change.value {
                 Some(value) => write.insert(rows, change.key, value),
                 None => {
@@ -209,6 +210,7 @@ impl Db {
             return Ok(());
         }
         let target = self.keyspace(home)?;
+        self.take_census(home, &changes);
         let mut tables = target.start_ingestion()?;
         for change in changes {
             match change.value {

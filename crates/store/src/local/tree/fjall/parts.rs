@@ -14,11 +14,15 @@
 //! on opening.
 
 use super::super::{Change, Space};
+use super::IN_USE;
 use super::database::{Db, deleted_rows, options};
 use ::fjall::{Error, Keyspace, PersistMode, Slice, Snapshot};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Numbers of one part: the tables of one are merged in a fraction of a second, if ever. Belongs to the format:
 /// with another number nothing would be where it is looked for.
@@ -43,8 +47,8 @@ pub struct Tasks {
     free: AtomicU64,
     /// What is written under [`FILLED`].
     filled: AtomicU64,
-    /// Deleted rows from which on a part is looked at again.
-    looks: Mutex<BTreeMap<u64, u64>>,
+    /// The rows of parts that were counted: those made since the opening, and those that seemed to be nearly empty.
+    counted: Mutex<BTreeMap<u64, Census>>,
     /// Held for writing while rows move to the common space, for reading while a view is made.
     gate: RwLock<()>,
     /// Views that are open.
@@ -121,13 +125,26 @@ impl Db {
         self.tasks.views.load(Ordering::Acquire) > 0
     }
 
+    /// Whether all views end soon. The caller keeps new ones from being made.
+    fn wait_for_views(&self) -> bool {
+        let begun = Instant::now();
+        while self.is_viewed() {
+            if begun.elapsed() > IN_USE {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
     /// Opens the parts that are there. What a crash left of one whose rows had moved already goes.
     pub fn open_parts(&self, names: impl Iterator<Item = u64>) -> Result<(), Error> {
         for part in names {
             let rows = self.make_part(part)?;
-            match self.position.get(mark(part))? {
-                Some(_) => self.remove_part(part, rows)?,
-                None => self.count([(home_of(part), deleted_rows(&rows))].into()),
+            self.count([(home_of(part), deleted_rows(&rows))].into());
+            if self.position.get(mark(part))?.is_some() {
+                self.forget_part(part);
+                self.discard(part, rows)?;
             }
         }
         let last = self.parts().keys().next_back().copied();
@@ -208,6 +225,7 @@ impl Db {
         }
         let rows = self.make_part(part)?;
         self.tasks.free.store(part + 1, Ordering::Relaxed);
+        self.counted().insert(part, Census::default());
         Ok(rows)
     }
 
@@ -217,8 +235,14 @@ impl Db {
         Ok(rows)
     }
 
-    fn remove_part(&self, part: u64, rows: Keyspace) -> Result<(), Error> {
+    fn forget_part(&self, part: u64) {
         self.change_parts(|parts| drop(parts.remove(&part)));
+        self.counted().remove(&part);
+        self.forget_deleted(home_of(part));
+    }
+
+    /// The files of a part that is forgotten, and then its mark.
+    fn discard(&self, part: u64, rows: Keyspace) -> Result<(), Error> {
         self.remove_keyspace(rows)?;
         self.position.remove(mark(part))
     }
@@ -226,31 +250,60 @@ impl Db {
     /// Lets the first part go of which few rows are left, unless someone looks at the rows of an instant.
     /// The caller keeps others from writing. True if one went.
     pub fn retire_part(&self) -> Result<bool, Error> {
-        let _gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
-        if self.is_viewed() {
-            return Ok(false);
-        }
         let parts = self.parts();
-        let mut looks = self.tasks.looks.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, rows) in parts.iter().take(parts.len().saturating_sub(1)) {
-            let deleted = self.deleted(home_of(*part));
-            let left = (rows.approximate_len() as u64).saturating_sub(2 * deleted);
-            if left > FEW || looks.get(part).is_some_and(|from| deleted < *from) {
-                continue;
+            let Some(left) = self.few(*part, rows)? else { continue };
+            let gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
+            if !self.wait_for_views() {
+                return Ok(false);
             }
-            match few(rows)? {
-                Some(left) => {
-                    looks.remove(part);
-                    self.move_out(*part, left)?;
-                    self.drops.fetch_add(1, Ordering::Relaxed);
-                    self.remove_part(*part, rows.clone())?;
-                    return Ok(true);
-                }
-                // The estimate was low. Look again when more have gone.
-                None => drop(looks.insert(*part, deleted + FEW)),
-            }
+            self.move_out(*part, left)?;
+            self.forget_part(*part);
+            drop(gate);
+            self.drops.fetch_add(1, Ordering::Relaxed);
+            self.discard(*part, rows.clone())?;
+            return Ok(true);
         }
         Ok(false)
+    }
+
+    fn counted(&self) -> MutexGuard<'_, BTreeMap<u64, Census>> {
+        self.tasks.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts rows that are put into a part or deleted from it.
+    pub fn take_census(&self, home: Home, changes: &[Change]) {
+        let Some(part) = home.part else { return };
+        if let Some(census) = self.counted().get_mut(&part) {
+            for change in changes {
+                census.count(&change.key, change.value.is_some());
+            }
+        }
+    }
+
+    /// The rows of a part, if they are few. To count those of a part that was there before the opening takes a
+    /// fraction of a second, so that is done when it pays.
+    fn few(&self, part: u64, rows: &Keyspace) -> Result<Option<Vec<(Slice, Slice)>>, Error> {
+        let mut counted = self.counted();
+        let census = match counted.entry(part) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let deleted = self.deleted(home_of(part));
+                if (rows.approximate_len() as u64).saturating_sub(2 * deleted) > FEW {
+                    return Ok(None);
+                }
+                unknown.insert(Census::of(rows)?)
+            }
+        };
+        if census.rows > FEW {
+            return Ok(None);
+        }
+        let left = census.numbers(part).map(|no| {
+            let key = no.to_be_bytes();
+            let row = rows.get(key)?.ok_or(Error::Unrecoverable)?;
+            Ok((Slice::new(&key), row))
+        });
+        left.collect::<Result<_, Error>>().map(Some)
     }
 
     /// Rows and the mark in one batch: whatever happens then, the part is not read again.
@@ -261,9 +314,7 @@ impl Db {
             write.insert(&common, key, row);
         }
         write.insert(&self.position, mark(part), []);
-        write.commit()?;
-        self.forget_deleted(home_of(part));
-        Ok(())
+        write.commit()
     }
 }
 
@@ -275,16 +326,38 @@ fn last_number(rows: &Keyspace) -> Result<Option<u64>, Error> {
     }
 }
 
-/// The rows of a part, if they are few.
-fn few(rows: &Keyspace) -> Result<Option<Vec<(Slice, Slice)>>, Error> {
-    let mut left = Vec::new();
-    for row in rows.iter() {
-        if left.len() as u64 >= FEW {
-            return Ok(None);
+/// Which rows a part has: a bit for each of its numbers.
+#[derive(Default)]
+struct Census {
+    words: Vec<u64>,
+    rows: u64,
+}
+
+impl Census {
+    fn of(rows: &Keyspace) -> Result<Census, Error> {
+        let mut census = Census::default();
+        for row in rows.iter() {
+            census.count(&row.key()?, true);
         }
-        left.push(row.into_inner()?);
+        Ok(census)
     }
-    Ok(Some(left))
+
+    fn count(&mut self, key: &[u8], is_there: bool) {
+        let Some(no) = number_of(key) else { return };
+        let at = usize::try_from(no % SPAN).expect("smaller than a part");
+        self.words.resize((SPAN / 64) as usize, 0);
+        let (word, bit) = (&mut self.words[at / 64], 1 << (at % 64));
+        self.rows -= u64::from(*word & bit != 0);
+        *word = if is_there { *word | bit } else { *word & !bit };
+        self.rows += u64::from(is_there);
+    }
+
+    fn numbers(&self, part: u64) -> impl Iterator<Item = u64> {
+        let bits = (0..).zip(&self.words).flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+        });
+        bits.map(move |bit| part * SPAN + bit)
+    }
 }
 
 #[cfg(test)]
@@ -407,6 +480,38 @@ mod tests {
         assert_eq!(numbers(&db), left);
         drop(db);
         assert_eq!(numbers(&open(directory.path())), left);
+    }
+
+    /// Claims waited for a third of a second whenever a part went, because all of its rows were looked at first.
+    #[test]
+    fn a_part_is_counted_as_its_rows_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut db = open(directory.path());
+        let counted = |db: &Db| {
+            let census = &db.counted()[&0];
+            (census.rows, census.numbers(0).collect::<Vec<u64>>())
+        };
+        let expected = |numbers: Vec<u64>| (numbers.len() as u64, numbers);
+        // As a table, one by one, and twice.
+        let mut changes = many(0, SPAN - 9);
+        changes.push(change(7, None));
+        db.commit(Batch { changes, applied: 1 }).unwrap();
+        db.commit(Batch { changes: many(SPAN - 9, SPAN + 1), applied: 2 }).unwrap();
+        db.commit(Batch { changes: many(SPAN - 20, SPAN), applied: 3 }).unwrap();
+        assert_eq!(counted(&db), expected((0..SPAN).filter(|no| *no != 7).collect()));
+        let odd: Vec<u64> = (0..SPAN).filter(|no| no % 2 == 1).collect();
+        let changes = odd.iter().chain(&odd).map(|no| change(*no, None)).collect();
+        db.commit(Batch { changes, applied: 4 }).unwrap();
+        assert_eq!(counted(&db), expected((0..SPAN).step_by(2).collect()));
+        drop(db);
+        // After an opening nothing is known until it seems to pay.
+        db = open(directory.path());
+        assert!(!db.retire_part().unwrap() && db.counted().is_empty());
+        let changes = (0..SPAN - 2).step_by(2).map(|no| change(no, None)).collect();
+        db.commit(Batch { changes, applied: 5 }).unwrap();
+        assert!(db.retire_part().unwrap());
+        assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [1]);
+        assert!(row(&db.space(Space::Task).unwrap(), SPAN - 2));
     }
 
     #[test]
