@@ -113,7 +113,10 @@ impl Turn<'_> {
         self.links.pools.ahead.submit(move || {
             for some in numbers.chunks(READ_AT_ONCE) {
                 let details = links.library.details(some).unwrap_or_default();
-                links.inbox.post(move |turn| turn.shard.load(details, turn.is_current(generation)));
+                let load = move |turn: &mut Turn<'_>| turn.shard.load(details, turn.is_current(generation));
+                if !links.inbox.post(load) {
+                    return;
+                }
                 std::thread::sleep(READ_PAUSE);
             }
             links.inbox.post(move |turn| {
