@@ -27,6 +27,18 @@ use view::{FjallView, homes};
 /// How long upkeep keeps others waiting for those who use the library.
 const IN_USE: Duration = Duration::from_millis(20);
 
+/// Whether they finish soon. The caller keeps others from beginning.
+fn finish_soon(is_used: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while is_used() {
+        if begun.elapsed() > IN_USE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
     /// Memory for blocks read from disk.
@@ -96,11 +108,8 @@ impl FjallTree {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Whoever comes now waits; single lookups that are under way end soon.
         let begun = Instant::now();
-        while matches!(&*state, State::Open(db) if Arc::strong_count(db) > 1) {
-            if begun.elapsed() > IN_USE {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(1));
+        if !finish_soon(|| matches!(&*state, State::Open(db) if Arc::strong_count(db) > 1)) {
+            return Ok(());
         }
         if matches!(&*state, State::Open(_)) {
             *state = State::Closed(Weak::new());

@@ -428,6 +428,54 @@ fn parts_of_which_little_is_left_go_and_what_stays_is_found_and_deleted_where_it
     assert_eq!(numbers(&*durable(directory.path()), false), Vec::<u64>::new());
 }
 
+/// Claims read ahead all the time: parts must go nevertheless, and what moves then is seen once, never twice or not
+/// at all.
+#[test]
+fn a_row_whose_part_goes_is_seen_once_by_whoever_reads_meanwhile() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const PARTS: u64 = 60;
+    const PART: u64 = 4096;
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    // The first task of each part stays.
+    let made = AtomicU64::new(0);
+    let look = |no: u64| {
+        let mut seen = 0;
+        let mut visit = |_: &[u8], _: &[u8]| {
+            seen += 1;
+            true
+        };
+        tree.scan(Space::Task, &task(no), Some(&task(no + 1)), &mut visit).unwrap();
+        assert_eq!(seen, 1, "{no}");
+        assert_eq!(tree.get(Space::Task, &task(no)).unwrap(), Some(task(no)));
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut made_now = 0;
+                while made_now < PARTS {
+                    made_now = made.load(Ordering::Acquire);
+                    (made_now.saturating_sub(3)..made_now).for_each(|part| look(part * PART));
+                }
+            });
+        }
+        for part in 0..PARTS {
+            let first = part * PART;
+            let puts = (first..first + PART).map(|no| put(Space::Task, task(no), task(no)));
+            let old = (first.saturating_sub(PART) + 1..first).map(|no| delete(Space::Task, task(no)));
+            commit(&*tree, part + 1, puts.chain(old).collect());
+            made.store(part + 1, Ordering::Release);
+            while tree.upkeep().unwrap() {}
+        }
+    });
+    (0..PARTS).for_each(|part| look(part * PART));
+    // The library clears keyspaces away when it opens.
+    drop(tree);
+    drop(durable(directory.path()));
+    let left = std::fs::read_dir(directory.path().join("keyspaces")).unwrap().count() as u64;
+    assert!(left < PARTS / 2, "{left} of {PARTS} are left");
+}
+
 /// A soak of twenty minutes found this: every bucket that was dropped left an open file and 160 KB in the
 /// library, which was opened anew only when there was nothing to do, and there always was.
 #[test]

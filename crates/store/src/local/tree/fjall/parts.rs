@@ -14,15 +14,13 @@
 //! on opening.
 
 use super::super::{Change, Space};
-use super::IN_USE;
 use super::database::{Db, deleted_rows, options};
+use super::finish_soon;
 use ::fjall::{Error, Keyspace, PersistMode, Slice, Snapshot};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// Numbers of one part: the tables of one are merged in a fraction of a second, if ever. Belongs to the format:
 /// with another number nothing would be where it is looked for.
@@ -123,18 +121,6 @@ impl Db {
 
     pub fn is_viewed(&self) -> bool {
         self.tasks.views.load(Ordering::Acquire) > 0
-    }
-
-    /// Whether all views end soon. The caller keeps new ones from being made.
-    fn wait_for_views(&self) -> bool {
-        let begun = Instant::now();
-        while self.is_viewed() {
-            if begun.elapsed() > IN_USE {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        true
     }
 
     /// Opens the parts that are there. What a crash left of one whose rows had moved already goes.
@@ -254,7 +240,7 @@ impl Db {
         for (part, rows) in parts.iter().take(parts.len().saturating_sub(1)) {
             let Some(left) = self.few(*part, rows)? else { continue };
             let gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
-            if !self.wait_for_views() {
+            if !finish_soon(|| self.is_viewed()) {
                 return Ok(false);
             }
             self.move_out(*part, left)?;
