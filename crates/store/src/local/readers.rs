@@ -18,7 +18,7 @@ pub struct Pools {
     pub lookups: Arc<Readers>,
     /// A caller waits, and knows that it takes its time: one page at a time.
     pub searches: Arc<Readers>,
-    /// Nobody waits yet.
+    /// Nobody waits yet, but soon claims would. Reads a little at a time.
     pub ahead: Arc<Readers>,
 }
 
@@ -27,7 +27,7 @@ impl Pools {
         Ok(Pools {
             lookups: Arc::new(Readers::start("read", 2, 0)?),
             searches: Arc::new(Readers::start("search", 1, 5)?),
-            ahead: Arc::new(Readers::start("ahead", shards.clamp(1, 4), 10)?),
+            ahead: Arc::new(Readers::start("ahead", shards.clamp(1, 4), 0)?),
         })
     }
 

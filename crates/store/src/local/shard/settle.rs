@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { unsettled_bytes: 72 << 20, cached_bytes: 24 << 20, read_ahead: 4096 }
+        Limits { unsettled_bytes: 72 << 20, cached_bytes: 24 << 20, read_ahead: 8192 }
     }
 }
 
@@ -106,7 +106,9 @@ impl Shard {
         }
     }
 
+    /// Bodies of new tasks that the tree does not have yet do not count: their room is bounded by itself.
     pub fn has_cache_room(&self) -> bool {
-        self.cached_bytes < self.limits.cached_bytes * 2
+        let unsettled = self.unsettled_bytes.load(Ordering::Relaxed);
+        self.cached_bytes < self.limits.cached_bytes * 2 + unsettled
     }
 }

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// Tasks whose bodies are read, and come into memory, at once: more would keep callers waiting for the owner, and
 /// for a processor.
-const READ_AT_ONCE: usize = 256;
+const READ_AT_ONCE: usize = 128;
 /// Between two readings. Only part of what was read before is used up by then.
-const READ_PAUSE: Duration = Duration::from_millis(1);
+const READ_PAUSE: Duration = Duration::from_micros(500);
 
 /// The answer to one item: known, or a refusal whose wording depends on a task that is no longer live.
 pub enum Item<T> {
