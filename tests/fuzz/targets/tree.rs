@@ -80,12 +80,12 @@ impl Rows {
         let Some((index, value)) = input.split_first() else { return };
         let changed = usize::from(*index) % self.0.len();
         let row = |(index, (space, key, old)): (usize, &Row)| {
-            let value = if index == changed { value.to_vec() } else { old.clone() };
-            Change { space: *space, key: key.clone(), value: Some(value) }
+            let value = if index == changed { value } else { old };
+            Change { space: *space, key: key.as_slice().into(), value: Some(value.into()) }
         };
         let tree = LossyTree::new();
         let changes = self.0.iter().enumerate().map(row).collect();
-        tree.commit(Batch { changes, applied: 1 }).expect("the tree is in memory");
+        tree.commit(Batch { changes, applied: 1 }, &|| ()).expect("the tree is in memory");
         let part = ShardParts { files: None, tree: Arc::new(tree) };
         drop(local::assemble(LocalOptions::new("/forgetful"), Parts::doubles(vec![part], 2)));
     }

@@ -236,7 +236,7 @@ fn fill(
                 let lengths = [u32::from_le_bytes(source.take()?), u32::from_le_bytes(source.take()?)];
                 let (key, value) = (source.bytes(lengths[0])?, source.bytes(lengths[1])?);
                 (rows, bytes) = (rows + 1, bytes + key.len() + value.len());
-                changes[shard].push(Change { space, key, value: Some(value) });
+                changes[shard].push(Change { space, key: key.into(), value: Some(value.into()) });
                 if bytes >= BATCH {
                     commit(trees, &mut changes)?;
                     bytes = 0;
@@ -261,7 +261,7 @@ fn fill(
 /// The journal of the new directory begins anew, so the trees have applied nothing of it.
 fn commit(trees: &[Arc<dyn Tree>], changes: &mut [Vec<Change>]) -> Result<(), TreeError> {
     for (tree, changes) in trees.iter().zip(changes) {
-        tree.commit(Batch { changes: std::mem::take(changes), applied: 0 })?;
+        tree.commit(Batch { changes: std::mem::take(changes), applied: 0 }, &|| ())?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 use super::change::{Change, Fed};
 use super::feeder::Trough;
+use super::front::Front;
 use super::inbox::Inbox;
 use super::journal::Write;
 use super::meters::Meters;
@@ -41,12 +42,13 @@ pub struct Committer {
     durable: AtomicU64,
     poison: OnceLock<String>,
     meters: Arc<Meters>,
+    front: Arc<Front>,
     /// The owner sleeps with a gathered group and wants to know when it can hand it over.
     pub owner_waits: AtomicBool,
 }
 
 impl Committer {
-    pub fn new(durable: u64, meters: Arc<Meters>) -> Committer {
+    pub fn new(durable: u64, meters: Arc<Meters>, front: Arc<Front>) -> Committer {
         Committer {
             slot: Mutex::new(Slot::default()),
             handed: Condvar::new(),
@@ -54,6 +56,7 @@ impl Committer {
             durable: AtomicU64::new(durable),
             poison: OnceLock::new(),
             meters,
+            front,
             owner_waits: AtomicBool::new(false),
         }
     }
@@ -91,6 +94,7 @@ impl Committer {
         slot.is_busy = true;
         let spare = slot.spare.take();
         drop(slot);
+        self.front.hand_group();
         self.handed.notify_one();
         spare
     }
@@ -113,6 +117,7 @@ impl Committer {
         let mut slot = self.lock();
         loop {
             if let Some(commit) = slot.next.take() {
+                self.front.group_taken();
                 return Some(commit);
             }
             if slot.is_closed {
@@ -144,7 +149,9 @@ impl Committer {
                 self.finish(None, inbox);
                 continue;
             }
+            self.front.begin_sync();
             let written = write.as_ref().map_or(Ok(None), |write| write.perform(sync));
+            self.front.end_sync();
             let synced = match written {
                 Ok(synced) => synced,
                 Err(error) => {

@@ -6,6 +6,7 @@
 
 use super::change::Fed;
 use super::folding::Fold;
+use super::front::Front;
 use super::library::Library;
 use super::records::{DEAD_EXPIRY, dead_expiry_key};
 use super::shard::Links;
@@ -95,6 +96,7 @@ impl Trough {
 pub struct Feeder {
     pub trough: Arc<Trough>,
     pub links: Arc<Links>,
+    pub front: Arc<Front>,
     pub clock: Arc<dyn Clock>,
     pub rules: Rules,
     /// Told which journal position the tree has.
@@ -115,6 +117,7 @@ impl Feeder {
             let line = self.wait(patience);
             let (is_closed, is_idle) = (line.is_closed, line.fed.is_empty());
             for fed in line.fed {
+                self.front.give_way();
                 self.fold.add(fed);
             }
             if waiting_since.is_none() && !self.fold.is_empty() {
@@ -163,15 +166,17 @@ impl Feeder {
     /// Writes everything gathered. Tries until it succeeds; false if the store closes meanwhile.
     fn flush(&mut self, is_closing: bool) -> bool {
         while !self.fold.is_empty() {
-            let batch = self.fold.batch(&self.links.library, self.clock.now());
+            let front = self.front.clone();
+            let pause = || front.give_way();
+            let batch = self.fold.batch(&self.links.library, self.clock.now(), &pause);
             let position = self.fold.position();
             let written = batch.and_then(|batch| {
-                let committed = self.links.library.tree.commit(batch);
+                let committed = self.links.library.tree.commit(batch, &pause);
                 committed.map_err(|error| codeq_queue::Failure::unavailable(error.to_string()))
             });
             match written {
                 Ok(()) => {
-                    self.fold.clear(self.clock.now());
+                    self.fold.clear(self.clock.now(), &pause);
                     self.set_trouble(None);
                     (self.released)(position);
                     self.links.inbox.post(move |turn| turn.shard.retire(position));

@@ -5,10 +5,11 @@ use super::library::Library;
 use super::records::{
     self, Counters, Detail, Final, INLINE_PAYLOAD, IdemKey, QueueRow, Seed, StateRow, dead_expiry_key, no_key,
 };
-use super::tree::{self, Batch, Space};
+use super::tree::{self, AT_ONCE, Batch, Bytes, Pause, Space};
 use codeq_queue::attempt::remember;
 use codeq_queue::{Failure, QueueKey, State, Time};
 use hashbrown::{HashMap, HashSet};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,28 +169,35 @@ impl Fold {
     }
 
     /// The rows that bring the tree to [`Fold::position`]. Does not forget anything yet.
-    pub fn batch(&self, library: &Library, now: Time) -> Result<Batch, Failure> {
-        let mut rows = Rows { changes: Vec::with_capacity(self.drafts.len() + 8), buckets: &self.buckets };
+    pub fn batch(&self, library: &Library, now: Time, pause: Pause) -> Result<Batch, Failure> {
+        let mut rows = Rows::new(&self.buckets);
         let mut drafts: Vec<(u64, &Draft)> = self.drafts.iter().map(|(no, draft)| (*no, draft)).collect();
         drafts.sort_unstable_by_key(|(no, _)| *no);
-        for (no, draft) in drafts {
+        for (index, (no, draft)) in drafts.into_iter().enumerate() {
+            if index % AT_ONCE == 0 {
+                pause();
+            }
             let is_stated = self.stated.contains(&no);
             draft.write(no, is_stated, library, now, &mut rows)?;
         }
         for (key, value) in &self.records {
-            rows.change(Space::Record, key, value.clone());
+            rows.change(Space::Record, key, value.as_deref());
         }
         for (queue, row) in &self.queues {
-            rows.change(Space::Meta, &records::queue_row_key(queue), row.as_ref().map(QueueRow::write));
+            let row = row.as_ref().map(QueueRow::write);
+            rows.change(Space::Meta, &records::queue_row_key(queue), row.as_deref());
         }
-        rows.put(Space::Meta, records::COUNTERS_KEY, self.counters.write());
-        Ok(Batch { changes: rows.changes, applied: self.position })
+        rows.put(Space::Meta, records::COUNTERS_KEY, &self.counters.write());
+        Ok(Batch { changes: rows.changes.into_iter().flatten().collect(), applied: self.position })
     }
 
     /// Forgets what has been written.
-    pub fn clear(&mut self, now: Time) {
+    pub fn clear(&mut self, now: Time, pause: Pause) {
         let mut stretches = HashSet::new();
-        for (no, draft) in self.drafts.drain() {
+        for (index, (no, draft)) in self.drafts.drain().enumerate() {
+            if index % AT_ONCE == 0 {
+                pause();
+            }
             if let Some(last) = draft.last.as_ref().filter(|last| last.sketch.state != State::Dead) {
                 stretches.insert(self.buckets.stretch(last.expires));
             }
@@ -259,10 +267,10 @@ impl Draft {
         rows: &mut Rows<'_>,
     ) -> Result<(), Failure> {
         if let Some(seed) = &self.seed {
-            let (row, payload) = seed.write();
-            rows.put(Space::Task, &no_key(no), row);
-            if let Some(payload) = payload {
-                rows.put(Space::Payload, &no_key(no), payload);
+            let row = rows.encode(|bytes| seed.write(bytes));
+            rows.push(Space::Task, &no_key(no), Some(row));
+            if let Some(payload) = seed.payload_apart() {
+                rows.put(Space::Payload, &no_key(no), payload.as_bytes());
             }
         }
         let Some(image) = &self.image else { return Ok(()) };
@@ -284,7 +292,7 @@ impl Draft {
             error: detail.error,
             history: detail.history,
         };
-        rows.put(Space::State, &no_key(no), row.write());
+        rows.put(Space::State, &no_key(no), &row.write());
         Ok(())
     }
 
@@ -300,21 +308,22 @@ impl Draft {
         let is_dead = last.sketch.state == State::Dead;
         let is_over = !is_dead && last.expires <= now;
         let is_kept = !is_over;
-        let mut detail = last.sketch.detail.clone();
+        let mut detail = Cow::Borrowed(&last.sketch.detail);
         if detail.body.is_none() {
-            detail.body = self.seed.as_ref().map(|seed| seed.body.clone());
+            detail.to_mut().body = self.seed.as_ref().map(|seed| seed.body.clone());
         }
         if !detail.is_complete() && (is_kept || !self.is_born) {
-            detail.fill(library.detail(no)?.unwrap_or_default());
+            detail.to_mut().fill(library.detail(no)?.unwrap_or_default());
         }
+        let body = detail.body.as_deref();
         if is_kept {
-            let row = last.write(&detail);
-            let row = row.ok_or_else(|| Failure::Internal(format!("the body of task {no} is missing")))?;
+            let body = body.ok_or_else(|| Failure::Internal(format!("the body of task {no} is missing")))?;
+            let row = rows.encode(|bytes| last.write(body, &detail, bytes));
             rows.put_final(no, last, is_dead, row);
         }
         if !self.is_born {
             rows.delete(Space::Task, &no_key(no));
-            if detail.body.is_some_and(|body| body.payload.len() > INLINE_PAYLOAD) {
+            if body.is_some_and(|body| body.payload.len() > INLINE_PAYLOAD) {
                 rows.delete(Space::Payload, &no_key(no));
             }
         }
@@ -326,16 +335,38 @@ impl Draft {
 }
 
 struct Rows<'a> {
-    changes: Vec<tree::Change>,
+    /// History, its keys, and the rest: so that many that follow each other go to the same place.
+    changes: [Vec<tree::Change>; 3],
+    /// What the latest row was encoded in.
+    row: Vec<u8>,
     buckets: &'a Buckets,
 }
 
 impl Rows<'_> {
-    fn change(&mut self, space: Space, key: &[u8], value: Option<Vec<u8>>) {
-        self.changes.push(tree::Change { space, key: key.to_vec(), value });
+    fn new(buckets: &Buckets) -> Rows<'_> {
+        Rows { changes: Default::default(), row: Vec::new(), buckets }
     }
 
-    fn put(&mut self, space: Space, key: &[u8], value: Vec<u8>) {
+    fn push(&mut self, space: Space, key: &[u8], value: Option<Bytes>) {
+        let list = match space {
+            Space::History(_) => 0,
+            Space::HistoryKey(_) => 1,
+            _ => 2,
+        };
+        self.changes[list].push(tree::Change { space, key: key.into(), value });
+    }
+
+    fn encode(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        self.row.clear();
+        write(&mut self.row);
+        Bytes::from(&*self.row)
+    }
+
+    fn change(&mut self, space: Space, key: &[u8], value: Option<&[u8]>) {
+        self.push(space, key, value.map(Into::into));
+    }
+
+    fn put(&mut self, space: Space, key: &[u8], value: &[u8]) {
         self.change(space, key, Some(value));
     }
 
@@ -343,18 +374,18 @@ impl Rows<'_> {
         self.change(space, key, None);
     }
 
-    fn put_final(&mut self, no: u64, last: &Final, is_dead: bool, row: Vec<u8>) {
+    fn put_final(&mut self, no: u64, last: &Final, is_dead: bool, row: Bytes) {
         let bucket = self.buckets.of(last.expires);
         let (rows, keys) = match is_dead {
             true => (Space::Dead, Space::DeadKey),
             false => (Space::History(bucket), Space::HistoryKey(bucket)),
         };
-        self.put(rows, &no_key(no), row);
+        self.push(rows, &no_key(no), Some(row));
         if let Some(key) = &last.key {
-            self.put(keys, key, no_key(no).to_vec());
+            self.put(keys, key, &no_key(no));
         }
         if is_dead && last.expires < Time::MAX {
-            self.put(Space::Record, &dead_expiry_key(last.expires, no), Vec::new());
+            self.put(Space::Record, &dead_expiry_key(last.expires, no), &[]);
         }
     }
 

@@ -4,6 +4,7 @@
 //! everything else have seats of their own: producers who flood cannot keep results, nacks and
 //! heartbeats out.
 
+use super::front::Front;
 use super::shard::Turn;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -37,6 +38,7 @@ pub struct Inbox {
     creates: Arc<Seats>,
     others: Arc<Seats>,
     rounds: AtomicU64,
+    front: Arc<Front>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,13 +110,14 @@ impl Drop for Seat {
 }
 
 impl Inbox {
-    pub fn new() -> Inbox {
+    pub fn new(front: Arc<Front>) -> Inbox {
         Inbox {
             waiting: Mutex::new(Waiting::default()),
             signal: Condvar::new(),
             creates: Seats::new(CREATES),
             others: Seats::new(OTHERS),
             rounds: AtomicU64::new(0),
+            front,
         }
     }
 
@@ -189,6 +192,7 @@ impl Inbox {
                 None => self.signal.wait(waiting).expect("no one panics holding the inbox"),
             };
             waiting.wakes_at = 0;
+            self.front.owner_runs();
         }
         waiting.is_nudged = false;
         std::mem::swap(&mut waiting.jobs, jobs);
@@ -204,6 +208,7 @@ impl Inbox {
         let sleeps = waiting.wakes_at > 0;
         drop(waiting);
         if sleeps {
+            self.front.wake_owner();
             self.signal.notify_one();
         }
     }

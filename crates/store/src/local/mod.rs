@@ -14,6 +14,7 @@ mod entry;
 mod feeder;
 pub mod files;
 mod folding;
+mod front;
 mod handle;
 mod ids;
 mod inbox;

@@ -5,6 +5,7 @@ use super::commit::Committer;
 use super::feeder::{Feeder, Trough};
 use super::files::{DiskFiles, Files, make_directory};
 use super::folding::Fold;
+use super::front::Front;
 use super::handle::ShardHandle;
 use super::ids::IdKey;
 use super::inbox::Inbox;
@@ -230,8 +231,9 @@ fn start(
         Some(files) => Some(recover(options, manifest, &mut shard, &library, files)?),
         None => None,
     };
+    let front = Arc::new(Front::new());
     let links = Arc::new(Links {
-        inbox: Arc::new(Inbox::new()),
+        inbox: Arc::new(Inbox::new(front.clone())),
         pools: pools.clone(),
         library,
         generation: shard.generation.clone(),
@@ -248,7 +250,11 @@ fn start(
         None => (None, Sink::Memory, None),
         Some(recovered) => {
             recovered.tail.into_iter().for_each(|fed| trough.push(fed));
-            let committer = Arc::new(Committer::new(recovered.opened.last_position, options.meters.clone()));
+            let committer = Arc::new(Committer::new(
+                recovered.opened.last_position,
+                options.meters.clone(),
+                front.clone(),
+            ));
             shard.position = recovered.opened.last_position + 1;
             threads.commit(index, &committer, &links, &trough, options.durability)?;
             threads.prepare(index, &recovered.opened.journal, &stop)?;
@@ -261,6 +267,7 @@ fn start(
     let feeder = Feeder {
         trough: trough.clone(),
         links: links.clone(),
+        front,
         clock: options.clock.clone(),
         rules: options.rules.clone(),
         released: Box::new(move |position| {

@@ -115,6 +115,10 @@ impl Owner {
                 self.links.room.notify_waiters();
                 continue;
             }
+            if settles && jobs.is_empty() {
+                // Nobody waits for this; the clients that would ask for something may.
+                std::thread::yield_now();
+            }
             self.round(&mut jobs);
             settles = self.settle();
         }

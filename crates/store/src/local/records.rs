@@ -132,20 +132,21 @@ pub struct Seed {
 pub const INLINE_PAYLOAD: usize = 4096;
 
 impl Seed {
-    /// The row, and the payload's own row if it is large.
-    pub fn write(&self) -> (Vec<u8>, Option<Vec<u8>>) {
-        let is_inline = self.body.payload.len() <= INLINE_PAYLOAD;
-        let mut bytes = Vec::with_capacity(96 + if is_inline { self.body.payload.len() } else { 0 });
-        let w = &mut Writer(&mut bytes);
+    /// The payload, if it is so large that it has a row of its own.
+    pub fn payload_apart(&self) -> Option<&str> {
+        Some(&*self.body.payload).filter(|payload| payload.len() > INLINE_PAYLOAD)
+    }
+
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        let inline = Some(&*self.body.payload).filter(|_| self.payload_apart().is_none());
+        let w = &mut Writer(bytes);
         w.fixed(self.tail);
         w.time(self.created_at);
         w.byte(self.priority);
         w.number(u64::from(self.max_attempts));
         parts::write_state(w, &self.state);
         parts::write_body_head(w, &self.body);
-        w.option(is_inline.then_some(&*self.body.payload), |w, payload| w.text(payload));
-        let apart = (!is_inline).then(|| self.body.payload.as_bytes().to_vec());
-        (bytes, apart)
+        w.optional_text(inline);
     }
 
     /// The seed, and whether its payload lies in a row of its own (it is then empty here).
@@ -205,13 +206,10 @@ impl StateRow {
 }
 
 impl Final {
-    /// Needs a complete detail.
-    pub fn write(&self, detail: &Detail) -> Option<Vec<u8>> {
-        let body = detail.body.as_deref()?;
+    /// With this body and detail instead of what the sketch has of them.
+    pub fn write(&self, body: &Body, detail: &Detail, bytes: &mut Vec<u8>) {
         let sketch = &self.sketch;
-        let result = self.record.result.as_deref().map_or(0, str::len);
-        let mut bytes = Vec::with_capacity(192 + body.payload.len() + result);
-        let w = &mut Writer(&mut bytes);
+        let w = &mut Writer(bytes);
         w.fixed(sketch.tail);
         w.time(self.expires);
         w.time(sketch.created_at);
@@ -225,7 +223,6 @@ impl Final {
         w.optional_text(detail.error.as_deref());
         parts::write_attempts(w, &detail.history);
         parts::write_record(w, &self.record);
-        Some(bytes)
     }
 
     /// The state alone, without reading the rest.

@@ -5,7 +5,7 @@
 //! hook sees every step and may copy the tree there, wait, or refuse to go on.
 
 use crate::local::tree::memory::MemoryTree;
-use crate::local::tree::{Batch, Change, Space, Tree, TreeError, View, Visit};
+use crate::local::tree::{Batch, Change, Pause, Space, Tree, TreeError, View, Visit};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,13 +54,13 @@ impl LossyTree {
         let mut changes = Vec::new();
         for (space, _) in self.0.rows.check().expect("memory can be read") {
             let mut add = |key: &[u8], value: &[u8]| {
-                changes.push(Change { space, key: key.to_vec(), value: Some(value.to_vec()) });
+                changes.push(Change { space, key: key.into(), value: Some(value.into()) });
                 true
             };
             self.0.rows.scan(space, &[], None, &mut add).expect("memory can be read");
         }
         let batch = Batch { changes, applied: self.0.rows.applied() };
-        copy.0.rows.commit(batch).expect("memory can be written");
+        copy.0.rows.commit(batch, &|| ()).expect("memory can be written");
         (copy, meanwhile())
     }
 
@@ -74,7 +74,7 @@ impl LossyTree {
 
     fn write(&self, changes: Vec<Change>, applied: u64) -> Result<(), TreeError> {
         let _moving = lock(&self.0.step);
-        self.0.rows.commit(Batch { changes, applied })
+        self.0.rows.commit(Batch { changes, applied }, &|| ())
     }
 }
 
@@ -92,7 +92,7 @@ impl Tree for LossyTree {
         self.0.rows.applied()
     }
 
-    fn commit(&self, batch: Batch) -> Result<(), TreeError> {
+    fn commit(&self, batch: Batch, _: Pause) -> Result<(), TreeError> {
         self.step(Step::Begun)?;
         let (mut early, rest): (Vec<Change>, Vec<Change>) =
             batch.changes.into_iter().partition(|change| change.space.bucket().is_some());

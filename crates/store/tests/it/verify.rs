@@ -118,7 +118,7 @@ fn tamper(directory: &Path, change: impl FnOnce(&dyn Tree) -> Vec<Change>) {
         tree::fjall::open(&directory.join("shard-00/tree"), tree::fjall::TreeOptions::default()).unwrap();
     let changes = change(&*tree);
     assert!(!changes.is_empty(), "there is something to tamper with");
-    tree.commit(Batch { changes, applied: tree.applied() }).unwrap();
+    tree.commit(Batch { changes, applied: tree.applied() }, &|| ()).unwrap();
     tree.close();
 }
 
@@ -134,7 +134,7 @@ fn rows(tree: &dyn Tree, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 fn delete_all(tree: &dyn Tree, space: Space) -> Vec<Change> {
-    rows(tree, space).into_iter().map(|(key, _)| Change { space, key, value: None }).collect()
+    rows(tree, space).into_iter().map(|(key, _)| Change { space, key: key.into(), value: None }).collect()
 }
 
 fn history(tree: &dyn Tree) -> i64 {
@@ -180,7 +180,7 @@ async fn a_dead_letter_without_its_key_is_found() {
 #[tokio::test]
 async fn a_key_that_names_nothing_is_found() {
     let dangling = |space| {
-        vec![Change { space, key: b"acme\0dead\0nobody".to_vec(), value: Some(77u64.to_be_bytes().to_vec()) }]
+        vec![Change { space, key: b"acme\0dead\0nobody".into(), value: Some(77u64.to_be_bytes().into()) }]
     };
     let problems = problems_after(|_| dangling(Space::DeadKey)).await;
     assert_told(&problems, "the key acme/dead/nobody names 77 of Dead, which has no such key");
@@ -208,8 +208,8 @@ async fn a_record_that_cannot_be_read_is_found() {
     let cut = |space: Space, tree: &dyn Tree| -> Vec<Change> {
         let cut = |(key, row): (Vec<u8>, Vec<u8>)| Change {
             space,
-            key,
-            value: Some(row[..row.len() / 2].to_vec()),
+            key: key.into(),
+            value: Some(row[..row.len() / 2].into()),
         };
         rows(tree, space).into_iter().map(cut).collect()
     };
@@ -222,7 +222,7 @@ async fn a_record_that_cannot_be_read_is_found() {
 async fn a_number_that_was_never_given_out_is_found() {
     let moved = |tree: &dyn Tree| {
         let (_, row) = rows(tree, Space::Dead).remove(0);
-        vec![Change { space: Space::Dead, key: 999u64.to_be_bytes().to_vec(), value: Some(row) }]
+        vec![Change { space: Space::Dead, key: 999u64.to_be_bytes().into(), value: Some(row.into()) }]
     };
     let problems = problems_after(moved).await;
     assert_told(&problems, "row 999 of Dead, but the next number is");
@@ -235,7 +235,7 @@ async fn a_task_that_is_live_and_finished_is_found() {
         let space = Space::History(history(tree));
         let (_, row) = rows(tree, space).remove(0);
         let (key, _) = rows(tree, Space::Task).remove(0);
-        vec![Change { space, key, value: Some(row) }]
+        vec![Change { space, key: key.into(), value: Some(row.into()) }]
     };
     assert_told(&problems_after(doubled).await, "is live and in History");
 }

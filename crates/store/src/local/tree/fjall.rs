@@ -12,7 +12,7 @@ mod database;
 mod parts;
 mod view;
 
-use super::{Batch, Space, Tree, TreeError, View, Visit, disk_bytes};
+use super::{Batch, Pause, Space, Tree, TreeError, View, Visit, disk_bytes};
 use ::fjall::{Error, LsmError};
 use database::{Db, MEMTABLES_BYTES};
 use std::collections::BTreeSet;
@@ -228,14 +228,15 @@ impl Tree for FjallTree {
         self.applied.load(Ordering::Acquire)
     }
 
-    fn commit(&self, batch: Batch) -> Result<(), TreeError> {
+    fn commit(&self, batch: Batch, pause: Pause) -> Result<(), TreeError> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let applied = batch.applied;
         // Known before its rows are there: whoever misses a task among the live rows, which go in the same
         // batch, must find the bucket that it went to.
-        let ends = batch.changes.iter().filter_map(|change| change.space.bucket());
+        let mut ends: Vec<i64> = batch.changes.iter().filter_map(|change| change.space.bucket()).collect();
+        ends.dedup();
         self.buckets.write().unwrap_or_else(PoisonError::into_inner).extend(ends);
-        self.change(|db| db.commit(batch))?;
+        self.change(|db| db.commit(batch, pause))?;
         self.applied.store(applied, Ordering::Release);
         Ok(())
     }

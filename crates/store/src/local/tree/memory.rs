@@ -3,7 +3,7 @@
 //! It keeps the contract of the durable tree except durability. A scan works on the map it found when it
 //! began; a commit during the scan pays for a copy of that space.
 
-use super::{Batch, Numbered, See, Space, Tree, TreeError, View, Visit, merge, number};
+use super::{Batch, Numbered, Pause, See, Space, Tree, TreeError, View, Visit, merge, number};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -111,17 +111,17 @@ impl Tree for MemoryTree {
         self.read().applied
     }
 
-    fn commit(&self, batch: Batch) -> Result<(), TreeError> {
+    fn commit(&self, batch: Batch, _: Pause) -> Result<(), TreeError> {
         let mut state = self.write();
         for change in batch.changes {
             match change.value {
                 Some(value) => {
                     let rows = state.spaces.entry(change.space).or_default();
-                    Arc::make_mut(rows).insert(change.key, value);
+                    Arc::make_mut(rows).insert(change.key.to_vec(), value.to_vec());
                 }
                 None => {
                     if let Some(rows) = state.spaces.get_mut(&change.space) {
-                        Arc::make_mut(rows).remove(&change.key);
+                        Arc::make_mut(rows).remove(&*change.key);
                     }
                 }
             }

@@ -75,12 +75,15 @@ impl Space {
     }
 }
 
+/// Keys and rows on their way into the tree. Short ones, as most keys are, need no memory of their own.
+pub use byteview::ByteView as Bytes;
+
 /// One row to put, or to delete when `value` is `None`.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub space: Space,
-    pub key: Vec<u8>,
-    pub value: Option<Vec<u8>>,
+    pub key: Bytes,
+    pub value: Option<Bytes>,
 }
 
 /// Rows that take effect together, and the journal position they bring the tree to. When a key occurs
@@ -112,6 +115,12 @@ impl TreeError {
         matches!(self, TreeError::Io(cause) if matches!(cause.kind(), StorageFull | QuotaExceeded))
     }
 }
+
+/// Called every few rows of long work, so that whoever is in a hurry can go first.
+pub type Pause<'a> = &'a dyn Fn();
+
+/// Rows that are worked through between two pauses.
+pub const AT_ONCE: usize = 64;
 
 /// Sees one row of a scan; returns false to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
@@ -146,7 +155,7 @@ pub trait Tree: Send + Sync {
 
     /// Applies the whole batch durably (synced on return) and records `applied` with it. Repeating a batch
     /// is harmless. After an error nothing is known to have been applied; repeat the batch.
-    fn commit(&self, batch: Batch) -> Result<(), TreeError>;
+    fn commit(&self, batch: Batch, pause: Pause) -> Result<(), TreeError>;
 
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError>;
 
@@ -216,18 +225,16 @@ fn number(key: &[u8]) -> Result<u64, TreeError> {
         .map_err(|_| TreeError::Damaged("a key that is not a number".into()))
 }
 
-/// Takes the changes that have a place of their own out of a batch: strictly ascending by key for each place,
-/// the others in their order.
-fn split<P: Ord>(
-    changes: Vec<Change>,
-    place: impl Fn(&Change) -> Option<P>,
-) -> (Vec<Change>, BTreeMap<P, Vec<Change>>) {
-    let mut others = Vec::new();
+/// The changes of a batch by their places, strictly ascending by key for each.
+fn split<P: Ord + Copy>(changes: Vec<Change>, place: impl Fn(&Change) -> P) -> BTreeMap<P, Vec<Change>> {
     let mut placed: BTreeMap<P, Vec<Change>> = BTreeMap::new();
-    for change in changes {
-        match place(&change) {
-            Some(place) => placed.entry(place).or_default().push(change),
-            None => others.push(change),
+    let mut changes = changes.into_iter().map(|change| (place(&change), change)).peekable();
+    while let Some((here, change)) = changes.next() {
+        let list = placed.entry(here).or_default();
+        list.push(change);
+        // Most go where the one before went.
+        while let Some((_, change)) = changes.next_if(|(place, _)| *place == here) {
+            list.push(change);
         }
     }
     for changes in placed.values_mut() {
@@ -241,7 +248,7 @@ fn split<P: Ord>(
             same
         });
     }
-    (others, placed)
+    placed
 }
 
 /// Blocks really allocated below this directory. Files that vanish while it looks count as nothing.

@@ -1,15 +1,15 @@
 use super::fjall::{TreeOptions, open};
 use super::memory::MemoryTree;
-use super::{Batch, Change, Space, Tree};
+use super::{Batch, Bytes, Change, Space, Tree};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn put(space: Space, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Change {
+fn put(space: Space, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Change {
     Change { space, key: key.into(), value: Some(value.into()) }
 }
 
-fn delete(space: Space, key: impl Into<Vec<u8>>) -> Change {
+fn delete(space: Space, key: impl Into<Bytes>) -> Change {
     Change { space, key: key.into(), value: None }
 }
 
@@ -18,7 +18,7 @@ fn durable(path: &Path) -> Arc<dyn Tree> {
 }
 
 fn commit(tree: &dyn Tree, applied: u64, changes: Vec<Change>) {
-    tree.commit(Batch { changes, applied }).unwrap();
+    tree.commit(Batch { changes, applied }, &|| ()).unwrap();
 }
 
 fn keys(tree: &dyn Tree, space: Space, from: &[u8], to: Option<&[u8]>, back: bool) -> Vec<String> {
@@ -304,11 +304,11 @@ fn a_task_that_moves_to_a_new_bucket_is_always_found() {
     let keys: Vec<Vec<u8>> = (0..40u64).map(|no| no.to_be_bytes().to_vec()).collect();
     let row = |space, key: &Vec<u8>, value: Option<&[u8]>| Change {
         space,
-        key: key.clone(),
-        value: value.map(<[u8]>::to_vec),
+        key: key.as_slice().into(),
+        value: value.map(Into::into),
     };
     let changes = keys.iter().map(|key| row(Space::Task, key, Some(b"live"))).collect();
-    tree.commit(Batch { changes, applied: 1 }).unwrap();
+    tree.commit(Batch { changes, applied: 1 }, &|| ()).unwrap();
     let find = |key: &[u8]| {
         let in_bucket = |end| tree.get(Space::History(end), key).unwrap().is_some();
         tree.get(Space::Task, key).unwrap().is_some() || tree.buckets().into_iter().any(in_bucket)
@@ -323,7 +323,7 @@ fn a_task_that_moves_to_a_new_bucket_is_always_found() {
         for (end, key) in (1_000..).zip(&keys) {
             let done = row(Space::History(end), key, Some(b"done"));
             let changes = vec![done, row(Space::Task, key, None)];
-            tree.commit(Batch { changes, applied: end.unsigned_abs() }).unwrap();
+            tree.commit(Batch { changes, applied: end.unsigned_abs() }, &|| ()).unwrap();
             moving.fetch_add(1, std::sync::atomic::Ordering::Release);
         }
     });

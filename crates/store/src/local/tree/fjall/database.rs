@@ -1,7 +1,7 @@
 //! The library while it works: its spaces, its writes and its care. Every error means that the library
 //! is to be let go of.
 
-use super::super::{Batch, Change, Space, split};
+use super::super::{AT_ONCE, Batch, Change, Pause, Space, split};
 use super::parts::{self, Home, Tasks};
 use ::fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -11,7 +11,6 @@ use ::fjall::{
     AbstractTree, CompressionType, Database, Error, Keyspace, KeyspaceCreateOptions, PersistMode,
     compaction::Leveled,
 };
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -141,35 +140,31 @@ impl Db {
         Ok(())
     }
 
-    pub fn commit(&self, batch: Batch) -> Result<(), Error> {
-        let known_parts = self.parts().len();
+    pub fn commit(&self, batch: Batch, pause: Pause) -> Result<(), Error> {
+        let known_parts = self.parts();
         let filled = self.filled_after(&batch.changes);
-        let (mut live, tables) = split(batch.changes, |change| match change.space.bucket() {
-            Some(_) => Some(change.space.into()),
-            None => self.home_of_new(change),
-        });
-        for (home, changes) in tables {
-            match home.is_worth_a_table(changes.len()) {
-                true => self.ingest(home, changes)?,
-                false => live.extend(changes),
+        let mut live = Vec::new();
+        for (place, changes) in split(batch.changes, |change| self.place(change, &known_parts)) {
+            match place.is_worth_a_table(changes.len()) {
+                true => self.ingest(place.home, changes, pause)?,
+                false => live.push((place.home, changes)),
             }
         }
         self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
         let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
         let mut deletes: BTreeMap<Home, u64> = BTreeMap::new();
-        let mut written: BTreeMap<Home, Keyspace> = BTreeMap::new();
-        for change in live {
-            let home = self.home(change.space, &change.key, change.value.is_some());
-            let rows = match written.entry(home) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(self.keyspace(home)?),
-            };
-            self.take_census(home, std::slice::from_ref(&change));
-            match change.value {
-                Some(value) => write.insert(rows, change.key, value),
-                None => {
-                    write.remove(rows, change.key);
-                    *deletes.entry(home).or_default() += 1;
+        for (home, changes) in live {
+            let rows = self.keyspace(home)?;
+            self.take_census(home, &changes);
+            let deleted = changes.iter().filter(|change| change.value.is_none()).count();
+            *deletes.entry(home).or_default() += deleted as u64;
+            for (index, change) in changes.into_iter().enumerate() {
+                if index % AT_ONCE == 0 {
+                    pause();
+                }
+                match change.value {
+                    Some(value) => write.insert(&rows, change.key, value),
+                    None => write.remove(&rows, change.key),
                 }
             }
         }
@@ -178,7 +173,7 @@ impl Db {
         write.commit()?;
         self.set_filled(filled);
         self.count(deletes);
-        if self.parts().len() > known_parts {
+        if self.parts().len() > known_parts.len() {
             self.retire_part()?;
         }
         self.trim()
@@ -204,7 +199,7 @@ impl Db {
     }
 
     /// Writes rows as tables of their own. They are synced, and so is the list of tables, on return.
-    pub fn ingest(&self, home: Home, changes: Vec<Change>) -> Result<(), Error> {
+    pub fn ingest(&self, home: Home, changes: Vec<Change>, pause: Pause) -> Result<(), Error> {
         let is_unknown = home.part.is_none() && self.space(home.space).is_none();
         if is_unknown && changes.iter().all(|change| change.value.is_none()) {
             return Ok(());
@@ -212,7 +207,10 @@ impl Db {
         let target = self.keyspace(home)?;
         self.take_census(home, &changes);
         let mut tables = target.start_ingestion()?;
-        for change in changes {
+        for (index, change) in changes.into_iter().enumerate() {
+            if index % AT_ONCE == 0 {
+                pause();
+            }
             match change.value {
                 Some(value) => tables.write(change.key, value)?,
                 None => tables.write_tombstone(change.key)?,

@@ -16,9 +16,11 @@
 use super::super::{Change, Space};
 use super::database::{Db, deleted_rows, options};
 use super::finish_soon;
+use super::view::Bounds;
 use ::fjall::{Error, Keyspace, PersistMode, Slice, Snapshot};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -60,10 +62,18 @@ pub struct Home {
     pub part: Option<u64>,
 }
 
-impl Home {
+/// Where a change goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub home: Home,
+    /// A task in a part, and the tree has never seen it.
+    is_new: bool,
+}
+
+impl Place {
     /// Buckets have nothing but tables.
     pub fn is_worth_a_table(self, rows: usize) -> bool {
-        self.part.is_none() || rows >= MANY
+        self.home.space.bucket().is_some() || self.is_new && rows >= MANY
     }
 }
 
@@ -81,6 +91,18 @@ fn number_of(key: &[u8]) -> Option<u64> {
 /// The part that a task's row would lie in.
 pub fn part_of(key: &[u8]) -> Option<u64> {
     number_of(key).map(|no| no / SPAN)
+}
+
+/// The parts in which keys between these bounds may lie.
+pub fn parts_between((from, to): &Bounds) -> RangeInclusive<u64> {
+    let part = |bound: &Bound<Vec<u8>>, filler: u8| {
+        let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return None };
+        let mut no = [filler; 8];
+        no.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);
+        Some(u64::from_be_bytes(no) / SPAN)
+    };
+    let first = part(from, 0).unwrap_or(0);
+    first..=part(to, u8::MAX).unwrap_or(u64::MAX).max(first)
 }
 
 fn home_of(part: u64) -> Home {
@@ -184,24 +206,26 @@ impl Db {
         self.tasks.filled.load(Ordering::Relaxed).max(last.map_or(0, |no| no + 1))
     }
 
-    /// The part of a task that the tree has never seen.
-    pub fn home_of_new(&self, change: &Change) -> Option<Home> {
-        let no = number_of(&change.key).filter(|_| change.space == Space::Task)?;
+    /// `parts`: those that are there.
+    pub fn place(&self, change: &Change, parts: &Parts) -> Place {
+        let common = Place { home: change.space.into(), is_new: false };
+        let Some(no) = number_of(&change.key).filter(|_| change.space == Space::Task) else { return common };
+        let part = no / SPAN;
         let is_new = no >= self.tasks.filled.load(Ordering::Relaxed);
-        is_new.then(|| self.home(change.space, &change.key, true)).filter(|home| home.part.is_some())
+        // What deletes a new row goes where the row itself goes.
+        let may_be_made =
+            || (is_new || change.value.is_some()) && part >= self.tasks.free.load(Ordering::Relaxed);
+        if parts.contains_key(&part) || may_be_made() {
+            Place { home: home_of(part), is_new }
+        } else {
+            common
+        }
     }
 
     pub fn last_part(&self) -> Option<(Home, Keyspace)> {
         let parts = self.parts();
         let (part, rows) = parts.last_key_value()?;
         Some((home_of(*part), rows.clone()))
-    }
-
-    /// Where a row lies, or is to lie if it `is_put`.
-    pub fn home(&self, space: Space, key: &[u8], is_put: bool) -> Home {
-        let Some(part) = part_of(key).filter(|_| space == Space::Task) else { return space.into() };
-        let may_be_made = || is_put && part >= self.tasks.free.load(Ordering::Relaxed);
-        if self.parts().contains_key(&part) || may_be_made() { home_of(part) } else { space.into() }
     }
 
     /// A part that is there, or is made.
@@ -353,12 +377,16 @@ mod tests {
     use ::fjall::AbstractTree;
 
     fn change(no: u64, value: Option<&str>) -> Change {
-        let value = value.map(|value| value.as_bytes().to_vec());
-        Change { space: Space::Task, key: no.to_be_bytes().to_vec(), value }
+        let value = value.map(Into::into);
+        Change { space: Space::Task, key: no.to_be_bytes().into(), value }
     }
 
     fn open(path: &std::path::Path) -> Db {
         Db::open(path, 1 << 20).unwrap().0
+    }
+
+    fn commit(db: &Db, batch: Batch) -> Result<(), Error> {
+        db.commit(batch, &|| ())
     }
 
     fn row(rows: &Keyspace, no: u64) -> bool {
@@ -369,7 +397,7 @@ mod tests {
     fn two_parts(path: &std::path::Path) -> Db {
         let db = open(path);
         let changes = (0..=FEW).chain([SPAN]).map(|no| change(no, Some("a"))).collect();
-        db.commit(Batch { changes, applied: 1 }).unwrap();
+        commit(&db, Batch { changes, applied: 1 }).unwrap();
         db
     }
 
@@ -389,7 +417,7 @@ mod tests {
         }
         let db = open(directory.path());
         let changes = vec![change(1, None), change(2, Some("b")), change(SPAN * 2, Some("c"))];
-        db.commit(Batch { changes, applied: 2 }).unwrap();
+        commit(&db, Batch { changes, applied: 2 }).unwrap();
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [2], "an old part is not made again");
         let common = db.space(Space::Task).unwrap();
         assert!(!row(&common, 1) && row(&common, 2));
@@ -407,7 +435,7 @@ mod tests {
         drop((common, db));
         let db = open(directory.path());
         let changes = vec![change(SPAN + 8, Some("new")), change(2 * SPAN, Some("new")), change(7, None)];
-        db.commit(Batch { changes, applied: 1 }).unwrap();
+        commit(&db, Batch { changes, applied: 1 }).unwrap();
         let common = db.space(Space::Task).unwrap();
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [2]);
         assert!(row(&common, SPAN + 8) && !row(&common, 7));
@@ -425,7 +453,7 @@ mod tests {
         let db = open(directory.path());
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [1]);
         let changes = vec![change(0, None), change(SPAN + 1, Some("b")), change(9 * SPAN, Some("c"))];
-        db.commit(Batch { changes, applied: 2 }).unwrap();
+        commit(&db, Batch { changes, applied: 2 }).unwrap();
         let common = db.space(Space::Task).unwrap();
         assert!(!row(&common, 0) && row(&common, 1) && row(&common, FEW));
     }
@@ -448,10 +476,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let end = SPAN + MANY as u64;
         let db = open(directory.path());
-        db.commit(Batch { changes: many(0, SPAN - 1), applied: 1 }).unwrap();
+        commit(&db, Batch { changes: many(0, SPAN - 1), applied: 1 }).unwrap();
         assert!(db.parts()[&0].tree.active_memtable().is_empty(), "they came as a table");
-        db.ingest(home_of(0), many(SPAN - 1, SPAN)).unwrap();
-        db.ingest(home_of(1), many(SPAN, end)).unwrap();
+        db.ingest(home_of(0), many(SPAN - 1, SPAN), &|| ()).unwrap();
+        db.ingest(home_of(1), many(SPAN, end), &|| ()).unwrap();
         assert_eq!(numbers(&db), (0..end).collect::<Vec<_>>());
         drop(db);
         for _ in 0..2 {
@@ -461,7 +489,7 @@ mod tests {
         let db = open(directory.path());
         // The journal tells of them again; by now every other one has ended.
         let changes = many(SPAN - 1, end).into_iter().step_by(2).collect();
-        db.commit(Batch { changes, applied: 2 }).unwrap();
+        commit(&db, Batch { changes, applied: 2 }).unwrap();
         let left: Vec<u64> = (0..SPAN - 1).chain((SPAN - 1..end).step_by(2)).collect();
         assert_eq!(numbers(&db), left);
         drop(db);
@@ -481,33 +509,49 @@ mod tests {
         // As a table, one by one, and twice.
         let mut changes = many(0, SPAN - 9);
         changes.push(change(7, None));
-        db.commit(Batch { changes, applied: 1 }).unwrap();
-        db.commit(Batch { changes: many(SPAN - 9, SPAN + 1), applied: 2 }).unwrap();
-        db.commit(Batch { changes: many(SPAN - 20, SPAN), applied: 3 }).unwrap();
+        commit(&db, Batch { changes, applied: 1 }).unwrap();
+        commit(&db, Batch { changes: many(SPAN - 9, SPAN + 1), applied: 2 }).unwrap();
+        commit(&db, Batch { changes: many(SPAN - 20, SPAN), applied: 3 }).unwrap();
         assert_eq!(counted(&db), expected((0..SPAN).filter(|no| *no != 7).collect()));
         let odd: Vec<u64> = (0..SPAN).filter(|no| no % 2 == 1).collect();
         let changes = odd.iter().chain(&odd).map(|no| change(*no, None)).collect();
-        db.commit(Batch { changes, applied: 4 }).unwrap();
+        commit(&db, Batch { changes, applied: 4 }).unwrap();
         assert_eq!(counted(&db), expected((0..SPAN).step_by(2).collect()));
         drop(db);
         // After an opening nothing is known until it seems to pay.
         db = open(directory.path());
         assert!(!db.retire_part().unwrap() && db.counted().is_empty());
         let changes = (0..SPAN - 2).step_by(2).map(|no| change(no, None)).collect();
-        db.commit(Batch { changes, applied: 5 }).unwrap();
+        commit(&db, Batch { changes, applied: 5 }).unwrap();
         assert!(db.retire_part().unwrap());
         assert_eq!(db.parts().keys().copied().collect::<Vec<_>>(), [1]);
         assert!(row(&db.space(Space::Task).unwrap(), SPAN - 2));
     }
 
     #[test]
+    fn a_scan_looks_at_all_parts_that_its_bounds_touch() {
+        let key = |no: u64| no.to_be_bytes().to_vec();
+        let cases: [(Bounds, RangeInclusive<u64>); 6] = [
+            ((Bound::Unbounded, Bound::Unbounded), 0..=u64::MAX),
+            ((Bound::Included(key(SPAN)), Bound::Excluded(key(2 * SPAN - 1))), 1..=1),
+            ((Bound::Included(key(SPAN - 1)), Bound::Excluded(key(SPAN + 1))), 0..=1),
+            ((Bound::Included(vec![]), Bound::Included(vec![])), 0..=u64::MAX / SPAN),
+            ((Bound::Excluded([key(SPAN), vec![7]].concat()), Bound::Unbounded), 1..=u64::MAX),
+            ((Bound::Included(key(2 * SPAN)), Bound::Excluded(key(0))), 2..=2),
+        ];
+        for (bounds, parts) in cases {
+            assert_eq!(parts_between(&bounds), parts, "{bounds:?}");
+        }
+    }
+
+    #[test]
     fn tasks_of_before_there_were_tables_stay() {
         let directory = tempfile::tempdir().unwrap();
         let db = open(directory.path());
-        db.commit(Batch { changes: many(0, 3 * SPAN), applied: 1 }).unwrap();
+        commit(&db, Batch { changes: many(0, 3 * SPAN), applied: 1 }).unwrap();
         // The last part is there and empty.
         let changes = (2 * SPAN..3 * SPAN).map(|no| change(no, None)).collect();
-        db.commit(Batch { changes, applied: 2 }).unwrap();
+        commit(&db, Batch { changes, applied: 2 }).unwrap();
         db.position.remove(FILLED).unwrap();
         drop(db);
         for _ in 0..2 {
@@ -523,7 +567,7 @@ mod tests {
         let db = open(directory.path());
         let mut changes = many(0, SPAN);
         changes.extend([change(3, None), change(4, None), change(4, Some("b"))]);
-        db.commit(Batch { changes, applied: 1 }).unwrap();
+        commit(&db, Batch { changes, applied: 1 }).unwrap();
         assert_eq!(numbers(&db).len() as u64, SPAN - 1);
         assert_eq!(db.parts()[&0].get(4u64.to_be_bytes()).unwrap().unwrap().as_ref(), b"b");
     }
@@ -534,12 +578,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for _ in 0..3 {
             let db = open(directory.path());
-            db.ingest(home_of(0), many(0, SPAN)).unwrap();
+            db.ingest(home_of(0), many(0, SPAN), &|| ()).unwrap();
         }
         let db = open(directory.path());
         assert_eq!(numbers(&db), Vec::<u64>::new());
-        db.ingest(home_of(0), many(0, SPAN)).unwrap();
-        db.commit(Batch { changes: many(0, SPAN + 3), applied: 1 }).unwrap();
+        db.ingest(home_of(0), many(0, SPAN), &|| ()).unwrap();
+        commit(&db, Batch { changes: many(0, SPAN + 3), applied: 1 }).unwrap();
         drop(db);
         let db = open(directory.path());
         assert_eq!(numbers(&db), (0..SPAN + 3).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use super::super::{Numbered, See, Space, TreeError, View, Visit, merge, number};
 use super::database::Db;
 use super::explain;
-use super::parts::{Parts, part_of};
+use super::parts::{Parts, part_of, parts_between};
 use ::fjall::{Guard, Keyspace, Readable, Slice, Snapshot};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ impl FjallView {
         if space != Space::Task || self.parts.is_empty() {
             return common;
         }
-        let mut parts: Vec<Keyspace> = self.parts.values().cloned().collect();
+        let mut parts: Vec<Keyspace> =
+            self.parts.range(parts_between(&bounds)).map(|(_, rows)| rows.clone()).collect();
         if is_downward {
             parts.reverse();
         }
