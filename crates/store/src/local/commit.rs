@@ -93,8 +93,9 @@ impl Committer {
         slot.next = Some(commit);
         slot.is_busy = true;
         let spare = slot.spare.take();
-        drop(slot);
+        // Before it can be taken.
         self.front.hand_group();
+        drop(slot);
         self.handed.notify_one();
         spare
     }

@@ -206,9 +206,12 @@ impl Inbox {
 
     fn wake(&self, waiting: MutexGuard<'_, Waiting>) {
         let sleeps = waiting.wakes_at > 0;
+        if sleeps {
+            // Before it can run.
+            self.front.wake_owner();
+        }
         drop(waiting);
         if sleeps {
-            self.front.wake_owner();
             self.signal.notify_one();
         }
     }

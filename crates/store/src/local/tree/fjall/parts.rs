@@ -234,7 +234,7 @@ impl Db {
             return Ok(rows.clone());
         }
         let rows = self.make_part(part)?;
-        self.tasks.free.store(part + 1, Ordering::Relaxed);
+        self.tasks.free.fetch_max(part + 1, Ordering::Relaxed);
         self.counted().insert(part, Census::default());
         Ok(rows)
     }
