@@ -561,6 +561,20 @@ mod tests {
         }
     }
 
+    /// The table comes first, and its part is made before the one of lower numbers.
+    #[test]
+    fn a_few_new_tasks_before_a_part_full_of_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let changes = [3, 9].map(|no| change(no, Some("a"))).into_iter().chain(many(SPAN, 2 * SPAN));
+        commit(&db, Batch { changes: changes.collect(), applied: 1 }).unwrap();
+        let all: Vec<u64> = [3, 9].into_iter().chain(SPAN..2 * SPAN).collect();
+        assert_eq!(numbers(&db), all);
+        assert_eq!(db.tasks.free.load(Ordering::Relaxed), 2);
+        drop(db);
+        assert_eq!(numbers(&open(directory.path())), all);
+    }
+
     #[test]
     fn the_last_change_of_a_new_task_wins_in_a_table_too() {
         let directory = tempfile::tempdir().unwrap();
