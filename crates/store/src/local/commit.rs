@@ -94,7 +94,7 @@ impl Committer {
         slot.is_busy = true;
         let spare = slot.spare.take();
         // Before it can be taken.
-        self.front.hand_group();
+        self.front.group_handed.begin();
         drop(slot);
         self.handed.notify_one();
         spare
@@ -118,7 +118,7 @@ impl Committer {
         let mut slot = self.lock();
         loop {
             if let Some(commit) = slot.next.take() {
-                self.front.group_taken();
+                self.front.group_handed.end();
                 return Some(commit);
             }
             if slot.is_closed {
@@ -150,9 +150,9 @@ impl Committer {
                 self.finish(None, inbox);
                 continue;
             }
-            self.front.begin_sync();
+            self.front.syncing.begin();
             let written = write.as_ref().map_or(Ok(None), |write| write.perform(sync));
-            self.front.end_sync();
+            self.front.syncing.end();
             let synced = match written {
                 Ok(synced) => synced,
                 Err(error) => {

@@ -15,46 +15,51 @@ const LONG_SYNC: Duration = Duration::from_micros(300);
 /// Enough for another thread to take the processor.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// Since when something has been so, in microseconds; 0 if it is not.
-#[derive(Default)]
-struct Since(AtomicU64);
+/// Since when something has been so.
+pub struct Since {
+    origin: Instant,
+    /// Microseconds from the origin; 0 if it is not so.
+    at: AtomicU64,
+}
 
-/// The threads of a shard that answer its callers.
+impl Since {
+    fn new() -> Since {
+        Since { origin: Instant::now(), at: AtomicU64::new(0) }
+    }
+
+    /// The first of several counts.
+    pub fn begin(&self) {
+        if self.at.load(Ordering::Relaxed) == 0 {
+            self.at.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    pub fn end(&self) {
+        self.at.store(0, Ordering::Relaxed);
+    }
+
+    fn is_longer_than(&self, time: Duration) -> bool {
+        let at = self.at.load(Ordering::Relaxed);
+        at > 0 && u128::from(self.now().saturating_sub(at)) > time.as_micros()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// What the threads of a shard that answer its callers may wait for.
 pub struct Front {
-    begun: Instant,
-    owner_woken: Since,
-    group_handed: Since,
-    syncing: Since,
+    /// The owner was woken and does not run yet.
+    pub owner_woken: Since,
+    /// A group was handed to the committer, which has not taken it yet.
+    pub group_handed: Since,
+    pub syncing: Since,
 }
 
 impl Front {
     pub fn new() -> Front {
-        let (owner_woken, group_handed, syncing) = Default::default();
-        Front { begun: Instant::now(), owner_woken, group_handed, syncing }
-    }
-
-    pub fn wake_owner(&self) {
-        self.begin(&self.owner_woken);
-    }
-
-    pub fn owner_runs(&self) {
-        self.end(&self.owner_woken);
-    }
-
-    pub fn hand_group(&self) {
-        self.begin(&self.group_handed);
-    }
-
-    pub fn group_taken(&self) {
-        self.end(&self.group_handed);
-    }
-
-    pub fn begin_sync(&self) {
-        self.begin(&self.syncing);
-    }
-
-    pub fn end_sync(&self) {
-        self.end(&self.syncing);
+        Front { owner_woken: Since::new(), group_handed: Since::new(), syncing: Since::new() }
     }
 
     /// Sleeps for a moment if one of them has waited for long.
@@ -65,27 +70,9 @@ impl Front {
     }
 
     fn is_waiting(&self) -> bool {
-        let now = self.now();
-        let waits = |since: &Since, long: Duration| {
-            let at = since.0.load(Ordering::Relaxed);
-            at > 0 && u128::from(now.saturating_sub(at)) > long.as_micros()
-        };
-        waits(&self.owner_woken, LATE) || waits(&self.group_handed, LATE) || waits(&self.syncing, LONG_SYNC)
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
-    }
-
-    /// The first of several counts.
-    fn begin(&self, since: &Since) {
-        if since.0.load(Ordering::Relaxed) == 0 {
-            since.0.store(self.now(), Ordering::Relaxed);
-        }
-    }
-
-    fn end(&self, since: &Since) {
-        since.0.store(0, Ordering::Relaxed);
+        self.owner_woken.is_longer_than(LATE)
+            || self.group_handed.is_longer_than(LATE)
+            || self.syncing.is_longer_than(LONG_SYNC)
     }
 }
 
@@ -106,18 +93,13 @@ mod tests {
     fn whoever_was_woken_and_does_not_run_is_let_past() {
         let front = Front::new();
         assert!(!waits_after(&front, LATE));
-        type Step = fn(&Front);
-        let steps: [(Step, Step, Duration); 3] = [
-            (Front::wake_owner, Front::owner_runs, LATE),
-            (Front::hand_group, Front::group_taken, LATE),
-            (Front::begin_sync, Front::end_sync, LONG_SYNC),
-        ];
-        for (begin, end, long) in steps {
-            begin(&front);
+        let waits = [(&front.owner_woken, LATE), (&front.group_handed, LATE), (&front.syncing, LONG_SYNC)];
+        for (since, long) in waits {
+            since.begin();
             assert!(waits_after(&front, long));
-            begin(&front);
+            since.begin();
             assert!(front.is_waiting(), "the second of two does not begin anew");
-            end(&front);
+            since.end();
             assert!(!front.is_waiting());
         }
     }

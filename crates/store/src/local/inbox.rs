@@ -192,7 +192,7 @@ impl Inbox {
                 None => self.signal.wait(waiting).expect("no one panics holding the inbox"),
             };
             waiting.wakes_at = 0;
-            self.front.owner_runs();
+            self.front.owner_woken.end();
         }
         waiting.is_nudged = false;
         std::mem::swap(&mut waiting.jobs, jobs);
@@ -208,7 +208,7 @@ impl Inbox {
         let sleeps = waiting.wakes_at > 0;
         if sleeps {
             // Before it can run.
-            self.front.wake_owner();
+            self.front.owner_woken.begin();
         }
         drop(waiting);
         if sleeps {

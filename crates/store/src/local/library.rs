@@ -5,9 +5,9 @@
 
 use super::codec::Corrupt;
 use super::ids::IdKey;
-use super::records::{Detail, Final, INLINE_PAYLOAD, Seed, Sketch, StateRow, no_key};
+use super::records::{Detail, Final, Seed, Sketch, StateRow, no_key};
 use super::tree::{Space, Tree, TreeError};
-use codeq_queue::{Body, Failure, Task, TaskId, Time};
+use codeq_queue::{Failure, Task, TaskId, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,27 +30,32 @@ fn number(bytes: &[u8]) -> Option<u64> {
 
 impl Library {
     /// Body, error and history of a live task as far as the tree has them.
+    ///
+    /// Of a task that ends meanwhile the rows go in the order of their spaces: the state is read first, so that
+    /// it is not missed beside a body that is still there.
     pub fn detail(&self, no: u64) -> Result<Option<Detail>, Failure> {
-        let Some(row) = self.tree.get(Space::Task, &no_key(no)).map_err(failed)? else { return Ok(None) };
+        let state = self.row(Space::State, no)?;
+        let Some(row) = self.row(Space::Task, no)? else { return Ok(None) };
         let (seed, is_apart) = Seed::read(&row).map_err(damaged(no, Space::Task))?;
-        let body = match is_apart {
-            true => self.with_payload(no, &seed.body)?,
-            false => seed.body,
-        };
-        let mut detail = Detail { body: Some(body), error: None, history: Vec::new(), is_whole: true };
-        if let Some(row) = self.tree.get(Space::State, &no_key(no)).map_err(failed)? {
+        let mut detail = Detail::of(seed.body);
+        if is_apart {
+            let payload = self.row(Space::Payload, no)?;
+            if payload.is_none() && self.row(Space::Task, no)?.is_none() {
+                return Ok(None);
+            }
+            let added =
+                payload.ok_or(Corrupt("it is missing")).and_then(|payload| detail.add_payload(payload));
+            added.map_err(damaged(no, Space::Payload))?;
+        }
+        if let Some(row) = state {
             let state = StateRow::read(&row).map_err(damaged(no, Space::State))?;
             (detail.error, detail.history) = (state.error, state.history);
         }
         Ok(Some(detail))
     }
 
-    fn with_payload(&self, no: u64, head: &Body) -> Result<Arc<Body>, Failure> {
-        let bytes = self.tree.get(Space::Payload, &no_key(no)).map_err(failed)?;
-        let missing =
-            || Failure::Internal(format!("row {no} of Payload (over {INLINE_PAYLOAD} bytes) is missing"));
-        let text = String::from_utf8(bytes.ok_or_else(missing)?).map_err(|_| missing())?;
-        Ok(Arc::new(Body { payload: text.into(), ..head.clone() }))
+    fn row(&self, space: Space, no: u64) -> Result<Option<Vec<u8>>, Failure> {
+        self.tree.get(space, &no_key(no)).map_err(failed)
     }
 
     /// Adds to a sketch what memory had forgotten. False if the task is gone by now.
@@ -58,14 +63,18 @@ impl Library {
         if sketch.detail.is_complete() {
             return Ok(true);
         }
-        // A task that ended in the meantime has moved to the final records, body included.
-        let older = match self.detail(sketch.no)? {
-            Some(detail) => Some(detail),
-            None => self.last(sketch.no, Time::ZERO)?.map(|last| last.sketch.detail),
-        };
-        let Some(older) = older else { return Ok(false) };
-        sketch.detail.fill(older);
-        Ok(true)
+        // A task that ended in the meantime has moved to the final records, body included; and back, if it was
+        // reopened then.
+        let mut older = self.detail(sketch.no)?;
+        if older.is_none() {
+            older = self.last(sketch.no, Time::ZERO)?.map(|last| last.sketch.detail);
+        }
+        if older.is_none() {
+            older = self.detail(sketch.no)?;
+        }
+        let is_there = older.is_some();
+        sketch.detail.fill(older.unwrap_or_default());
+        Ok(is_there)
     }
 
     pub fn task(&self, mut sketch: Sketch) -> Result<Task, Failure> {
@@ -76,12 +85,12 @@ impl Library {
 
     /// The final record under a number: a dead letter, or one whose time is not over at `now`.
     pub fn last(&self, no: u64, now: Time) -> Result<Option<Final>, Failure> {
-        if let Some(row) = self.tree.get(Space::Dead, &no_key(no)).map_err(failed)? {
+        if let Some(row) = self.row(Space::Dead, no)? {
             return Final::read(no, &row).map(Some).map_err(damaged(no, Space::Dead));
         }
         for bucket in self.tree.buckets().into_iter().rev().filter(|end| *end > now.millis()) {
             let space = Space::History(bucket);
-            if let Some(row) = self.tree.get(space, &no_key(no)).map_err(failed)? {
+            if let Some(row) = self.row(space, no)? {
                 let last = Final::read(no, &row).map_err(damaged(no, space))?;
                 return Ok(last.is_visible(now).then_some(last));
             }
@@ -92,7 +101,7 @@ impl Library {
     /// The bucket that has the record of a finished task.
     pub fn bucket_of(&self, no: u64, expires: Time) -> Result<Option<i64>, Failure> {
         for bucket in self.tree.buckets().into_iter().filter(|end| *end >= expires.millis()) {
-            if self.tree.get(Space::History(bucket), &no_key(no)).map_err(failed)?.is_some() {
+            if self.row(Space::History(bucket), no)?.is_some() {
                 return Ok(Some(bucket));
             }
         }
@@ -125,6 +134,16 @@ impl Library {
                 && body.is_some_and(|body| &*body.tenant == tenant)
         };
         Ok(found.filter(is_it))
+    }
+
+    /// The same, for a task that memory did not know when it was asked.
+    pub fn find_ended(&self, tenant: &str, id: &TaskId, now: Time) -> Result<Option<Arc<Final>>, Failure> {
+        let found = self.find(tenant, id, None, now)?;
+        if found.is_none() && self.row(Space::Task, self.ids.decode(id).0)?.is_some() {
+            // Reopened since then: no reason to call it unknown.
+            return Err(Failure::unavailable("the task is being reopened; ask again"));
+        }
+        Ok(found)
     }
 
     /// The finished task that an idempotency key names.
@@ -196,5 +215,101 @@ impl Library {
         };
         self.tree.scan(Space::State, &no_key(first), Some(&end), &mut visit).map_err(failed)?;
         wrong.map_or(Ok(states), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::fjall::{self, TreeOptions};
+    use super::super::tree::{Batch, Change};
+    use super::*;
+    use codeq_queue::{Body, State};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    const PAYLOAD_BYTES: usize = 6000;
+
+    /// The rows of a live task with a large payload and an error.
+    fn live(no: u64) -> Vec<(Space, u64, Vec<u8>)> {
+        let body = Body {
+            tenant: "t".into(),
+            command: "c".into(),
+            payload: "x".repeat(PAYLOAD_BYTES).into(),
+            webhook: None,
+            headers: Box::default(),
+            idempotency_key: None,
+            trace_parent: None,
+            trace_state: None,
+        };
+        let state = State::Ready { seq: no };
+        let seed = Seed {
+            tail: 0,
+            created_at: Time::ZERO,
+            priority: 0,
+            max_attempts: 5,
+            state: state.clone(),
+            body: body.into(),
+        };
+        let row = StateRow {
+            updated_at: Time::ZERO,
+            attempts: 1,
+            refunds: 0,
+            max_attempts: 5,
+            state,
+            error: Some("it broke".into()),
+            history: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        seed.write(&mut bytes);
+        let payload = seed.body.payload.as_bytes().to_vec();
+        vec![(Space::Task, no, bytes), (Space::State, no, row.write()), (Space::Payload, no, payload)]
+    }
+
+    fn commit(tree: &dyn Tree, rows: Vec<(Space, u64, Option<Vec<u8>>)>) {
+        let changes = rows.into_iter().map(|(space, no, value)| Change {
+            space,
+            key: (&no_key(no)[..]).into(),
+            value: value.map(Into::into),
+        });
+        tree.commit(Batch { changes: changes.collect(), applied: 1 }, &|| ()).unwrap();
+    }
+
+    #[test]
+    fn the_rows_of_a_task_that_ends_are_seen_together_or_not_at_all() {
+        const ROUNDS: u64 = 1500;
+        let directory = tempfile::tempdir().unwrap();
+        let tree = fjall::open(directory.path(), TreeOptions::default()).unwrap();
+        let library = Library { tree: tree.clone(), ids: IdKey::new(1) };
+        let looked_for = AtomicU64::new(u64::MAX);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                loop {
+                    let no = looked_for.load(Ordering::Acquire);
+                    if no == ROUNDS {
+                        break;
+                    }
+                    let Some(detail) = library.detail(no).unwrap() else { continue };
+                    assert_eq!(detail.body.unwrap().payload.len(), PAYLOAD_BYTES);
+                    assert_eq!(detail.error.as_deref(), Some("it broke"));
+                }
+            });
+            for no in 0..ROUNDS {
+                commit(&*tree, live(no).into_iter().map(|(space, no, row)| (space, no, Some(row))).collect());
+                // While they come, memory has them: no one looks here.
+                looked_for.store(no, Ordering::Release);
+                commit(&*tree, live(no).into_iter().map(|(space, no, _)| (space, no, None)).collect());
+            }
+            looked_for.store(ROUNDS, Ordering::Release);
+        });
+    }
+
+    #[test]
+    fn a_task_that_was_reopened_meanwhile_is_not_called_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = fjall::open(directory.path(), TreeOptions::default()).unwrap();
+        commit(&*tree, live(7).into_iter().map(|(space, no, row)| (space, no, Some(row))).collect());
+        let library = Library { tree, ids: IdKey::new(1) };
+        let find = |no| library.find_ended("t", &library.ids.encode(no, 0), Time::ZERO);
+        assert!(matches!(find(7), Err(Failure::Unavailable { outcome_unknown: false, .. })));
+        assert_eq!(find(8).unwrap(), None);
     }
 }

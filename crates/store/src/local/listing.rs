@@ -5,6 +5,7 @@
 //! wherever it moves: a page that goes on behind a number neither repeats nor skips what was there
 //! throughout. Everything happens on a thread of its own, which ranks below the ones that answer callers.
 
+use super::codec::Corrupt;
 use super::handle::ShardHandle;
 use super::ids::IdKey;
 use super::inbox::{Inbox, Lane};
@@ -214,7 +215,7 @@ impl Scan<'_> {
         (self.rested, self.rounds) = (Instant::now(), self.inbox.rounds());
     }
 
-    fn gather(&mut self, space: Space, no: u64, row: &[u8]) -> Result<(), super::codec::Corrupt> {
+    fn gather(&mut self, space: Space, no: u64, row: &[u8]) -> Result<(), Corrupt> {
         match space {
             Space::Task => {
                 let (seed, is_apart) = Seed::read(row)?;
@@ -263,13 +264,10 @@ impl Scan<'_> {
 
     fn add_payload(&self, sketch: &mut Sketch) -> Result<(), Failure> {
         let no = sketch.no;
-        let missing = || Failure::Internal(format!("row {no} of Payload is missing"));
         let row = self.view.get(Space::Payload, &no_key(no));
-        let row = row.map_err(|error| Failure::unavailable(error.to_string()))?.ok_or_else(missing)?;
-        let payload = String::from_utf8(row).map_err(|_| missing())?.into();
-        let head = sketch.detail.body.take().ok_or_else(missing)?;
-        sketch.detail.body = Some(Arc::new(Body { payload, ..(*head).clone() }));
-        Ok(())
+        let row = row.map_err(|error| Failure::unavailable(error.to_string()))?;
+        let added = row.ok_or(Corrupt("it is missing")).and_then(|row| sketch.detail.add_payload(row));
+        added.map_err(|error| Failure::Internal(format!("row {no} of Payload: {error}")))
     }
 
     fn end(mut self) -> Result<Portion, Failure> {

@@ -43,6 +43,14 @@ impl Detail {
         self.is_whole && self.body.is_some()
     }
 
+    /// Adds the payload to a body that was stored without it.
+    pub fn add_payload(&mut self, payload: Vec<u8>) -> Result<(), Corrupt> {
+        let head = self.body.take().ok_or(Corrupt("a payload without its body"))?;
+        let payload = String::from_utf8(payload).map_err(|_| Corrupt("a payload that is not text"))?.into();
+        self.body = Some(Arc::new(Body { payload, ..(*head).clone() }));
+        Ok(())
+    }
+
     /// Adds what `older` knows and this does not.
     pub fn fill(&mut self, older: Detail) {
         self.body = self.body.take().or(older.body);

@@ -11,4 +11,5 @@ mod fixture;
 mod forgetful;
 mod kvrocks;
 mod model;
+mod moves;
 mod verify;

@@ -49,7 +49,7 @@ impl Located {
         match self {
             Located::Live(_) | Located::Nowhere => Ok(None),
             Located::Recent { tenant, id, ended } => library.find(&tenant, &id, Some(ended), now),
-            Located::Tree { tenant, id } => library.find(&tenant, &id, None, now),
+            Located::Tree { tenant, id } => library.find_ended(&tenant, &id, now),
         }
     }
 }

@@ -157,6 +157,8 @@ pub trait Tree: Send + Sync {
     /// is harmless. After an error nothing is known to have been applied; repeat the batch.
     fn commit(&self, batch: Batch, pause: Pause) -> Result<(), TreeError>;
 
+    /// One row. Two calls may see a batch half written: then new rows without the deletes, or some of the
+    /// deletes, those of earlier spaces first.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError>;
 
     /// Visits keys in [from, to) ascending until `visit` returns false. Sees a consistent snapshot, and

@@ -428,6 +428,37 @@ fn parts_of_which_little_is_left_go_and_what_stays_is_found_and_deleted_where_it
     assert_eq!(numbers(&*durable(directory.path()), false), Vec::<u64>::new());
 }
 
+/// Readers may see the rows of a batch one by one. A task that died was nowhere for a moment, when what was deleted
+/// came before what was put.
+#[test]
+fn a_task_that_dies_is_always_found() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    let keys = |round: u64| (round * 500..round * 500 + 500).map(u64::to_be_bytes);
+    let live = |round| commit(&*tree, round, keys(round).map(|key| put(Space::Task, key, b"live")).collect());
+    live(0);
+    let round = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while round.load(Ordering::Acquire) < 20 {
+                for key in keys(round.load(Ordering::Acquire)) {
+                    let is_there = |space| tree.get(space, &key).unwrap().is_some();
+                    assert!(is_there(Space::Task) || is_there(Space::Dead), "{key:?} is nowhere");
+                }
+            }
+        });
+        for number in 0..20 {
+            // Before anyone looks for them.
+            live(number + 1);
+            let die = |key| [put(Space::Dead, key, b"dead"), delete(Space::Task, key)];
+            commit(&*tree, number, keys(number).flat_map(die).collect());
+            round.store(number + 1, Ordering::Release);
+        }
+        reader.join().unwrap();
+    });
+}
+
 /// Claims read ahead all the time: parts must go nevertheless, and what moves then is seen once, never twice or not
 /// at all.
 #[test]

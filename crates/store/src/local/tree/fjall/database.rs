@@ -153,18 +153,26 @@ impl Db {
         self.wait(|rows| rows.sealed_memtable_count() <= 1 && rows.tree.l0_run_count() < CROWDED_RUNS)?;
         let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
         let mut deletes: BTreeMap<Home, u64> = BTreeMap::new();
+        let mut lists = Vec::with_capacity(live.len());
         for (home, changes) in live {
             let rows = self.keyspace(home)?;
             self.take_census(home, &changes);
             let deleted = changes.iter().filter(|change| change.value.is_none()).count();
             *deletes.entry(home).or_default() += deleted as u64;
-            for (index, change) in changes.into_iter().enumerate() {
-                if index % AT_ONCE == 0 {
-                    pause();
-                }
-                match change.value {
-                    Some(value) => write.insert(&rows, change.key, value),
-                    None => write.remove(&rows, change.key),
+            lists.push((rows, changes));
+        }
+        // Whoever gets single rows sees these one by one: what moves is in its new place before it leaves the old.
+        for is_put in [true, false] {
+            for (rows, changes) in &lists {
+                let some = changes.iter().filter(|change| change.value.is_some() == is_put);
+                for (index, change) in some.enumerate() {
+                    if index % AT_ONCE == 0 {
+                        pause();
+                    }
+                    match change.value.clone() {
+                        Some(value) => write.insert(rows, change.key.clone(), value),
+                        None => write.remove(rows, change.key.clone()),
+                    }
                 }
             }
         }
