@@ -164,16 +164,14 @@ impl Committer {
             };
             let position = write.as_ref().map(|write| write.position);
             if let Some(position) = position {
+                // First, so that whoever learns of it can wait for the tree to have it.
+                trough.push(Fed { position, changes, counters });
                 self.durable.store(position, Ordering::Release);
             }
             // The next group can be on its way while these answers are sent.
             self.finish(write.map(Write::into_buffer), inbox);
             if group.entries > 0 {
                 self.meters.committed(group.entries, synced);
-            }
-            // First, so that whoever got an answer can wait for the tree to have it.
-            if let Some(position) = position {
-                trough.push(Fed { position, changes, counters });
             }
             group.release(links);
         }

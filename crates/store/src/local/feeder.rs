@@ -10,10 +10,10 @@ use super::front::Front;
 use super::library::Library;
 use super::records::{DEAD_EXPIRY, dead_expiry_key};
 use super::shard::Links;
-use super::tree::Space;
+use super::tree::{Pause, Space};
 use crate::clock::Clock;
 use crate::rules::Rules;
-use codeq_queue::Time;
+use codeq_queue::{Failure, Time};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -168,13 +168,8 @@ impl Feeder {
         while !self.fold.is_empty() {
             let front = self.front.clone();
             let pause = || front.give_way();
-            let batch = self.fold.batch(&self.links.library, self.clock.now(), &pause);
             let position = self.fold.position();
-            let written = batch.and_then(|batch| {
-                let committed = self.links.library.tree.commit(batch, &pause);
-                committed.map_err(|error| codeq_queue::Failure::unavailable(error.to_string()))
-            });
-            match written {
+            match self.write(&pause) {
                 Ok(()) => {
                     self.fold.clear(self.clock.now(), &pause);
                     self.set_trouble(None);
@@ -193,6 +188,16 @@ impl Feeder {
             }
         }
         true
+    }
+
+    fn write(&self, pause: Pause) -> Result<(), Failure> {
+        let tree = &self.links.library.tree;
+        // A batch that failed may have been applied. Then what it needed of the old rows is gone.
+        if tree.applied() >= self.fold.position() {
+            return Ok(());
+        }
+        let batch = self.fold.batch(&self.links.library, self.clock.now(), pause)?;
+        tree.commit(batch, pause).map_err(|error| Failure::unavailable(error.to_string()))
     }
 
     fn set_trouble(&self, trouble: Option<String>) {
@@ -225,11 +230,11 @@ impl Feeder {
         if self.rules.dead_retention.is_none() {
             return false;
         }
+        self.take_in();
+        if !self.flush(false) {
+            return false;
+        }
         loop {
-            self.take_in();
-            if !self.flush(false) {
-                return false;
-            }
             let generation = self.links.generation.load(Ordering::Acquire);
             let due = expired(&self.links.library, self.clock.now());
             let count = due.len();
@@ -238,11 +243,12 @@ impl Feeder {
                 return true;
             }
             match answer.blocking_recv() {
-                // Something moved meanwhile: look again.
+                // The owner has only now heard of the flush: look again, without another one.
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(_))) => {
                     tracing::debug!(count, what = "dead letters", "retention removed");
-                    if count < REMOVED_AT_ONCE {
+                    self.take_in();
+                    if count < REMOVED_AT_ONCE || !self.flush(false) {
                         return true;
                     }
                 }

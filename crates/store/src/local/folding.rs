@@ -136,8 +136,10 @@ impl Fold {
         match change {
             Change::Created { no, seed } => {
                 self.bytes += seed.body.bytes();
+                // An imported number may have been another task's, even in this batch.
+                let is_born = self.drafts.get(&no).is_none_or(|draft| draft.is_born);
                 let draft = self.drafts.entry(no).or_default();
-                (draft.seed, draft.is_born) = (Some(seed), true);
+                (draft.seed, draft.is_born, draft.last) = (Some(seed), is_born, None);
             }
             Change::State { no, image } => self.drafts.entry(no).or_default().add_image(image),
             Change::Final(last) => {
@@ -173,6 +175,12 @@ impl Fold {
         let mut rows = Rows::new(&self.buckets);
         let mut drafts: Vec<(u64, &Draft)> = self.drafts.iter().map(|(no, draft)| (*no, draft)).collect();
         drafts.sort_unstable_by_key(|(no, _)| *no);
+        // First, because a key may have a new task, and of two changes the later counts.
+        for (no, draft) in &drafts {
+            for stale in &draft.stale {
+                rows.remove_final(*no, stale, library)?;
+            }
+        }
         for (index, (no, draft)) in drafts.into_iter().enumerate() {
             if index % AT_ONCE == 0 {
                 pause();
@@ -239,9 +247,6 @@ impl Draft {
         now: Time,
         rows: &mut Rows<'_>,
     ) -> Result<(), Failure> {
-        for stale in &self.stale {
-            rows.remove_final(no, stale, library)?;
-        }
         match &self.last {
             Some(last) => self.write_final(no, is_stated, last, library, now, rows),
             None if self.is_live() => self.write_live(no, is_stated, library, rows),
@@ -271,6 +276,8 @@ impl Draft {
             rows.push(Space::Task, &no_key(no), Some(row));
             if let Some(payload) = seed.payload_apart() {
                 rows.put(Space::Payload, &no_key(no), payload.as_bytes());
+            } else if self.is_gone {
+                rows.delete(Space::Payload, &no_key(no));
             }
         }
         let Some(image) = &self.image else { return Ok(()) };

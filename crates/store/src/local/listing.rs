@@ -112,15 +112,26 @@ fn read_cursor(cursor: &str, shards: usize, is_newest_first: bool) -> Option<Vec
 }
 
 fn examine(links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, Failure> {
-    let failed = |error: TreeError| Failure::unavailable(format!("reading the tree failed: {error}"));
-    let view = links.library.tree.view().map_err(failed)?;
+    let tree = &links.library.tree;
+    match examine_in(&*tree.view().map_err(failed)?, links, page, from, now) {
+        // Of a batch that is being written a task may be there before its payload.
+        Err(Failure::Internal(_)) => examine_in(&*tree.instant().map_err(failed)?, links, page, from, now),
+        examined => examined,
+    }
+}
+
+fn failed(error: TreeError) -> Failure {
+    Failure::unavailable(format!("reading the tree failed: {error}"))
+}
+
+fn examine_in(view: &dyn View, links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, Failure> {
     let spaces = spaces(&page.filter, &view.buckets(), now);
     let mut scan = Scan {
         page,
         now,
         ids: &links.library.ids,
         inbox: &links.inbox,
-        view: &*view,
+        view,
         current: None,
         found: Vec::new(),
         bytes: 0,
@@ -265,7 +276,7 @@ impl Scan<'_> {
     fn add_payload(&self, sketch: &mut Sketch) -> Result<(), Failure> {
         let no = sketch.no;
         let row = self.view.get(Space::Payload, &no_key(no));
-        let row = row.map_err(|error| Failure::unavailable(error.to_string()))?;
+        let row = row.map_err(failed)?;
         let added = row.ok_or(Corrupt("it is missing")).and_then(|row| sketch.detail.add_payload(row));
         added.map_err(|error| Failure::Internal(format!("row {no} of Payload: {error}")))
     }

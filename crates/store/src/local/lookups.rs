@@ -13,6 +13,9 @@ use codeq_queue::{Failure, Time};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// How often named tasks are looked up before others are said to be in the way.
+const LOOKS: u32 = 100;
+
 /// Looks the keys of a batch up in the tree, as of `generation`.
 fn look_up_keys(links: &Links, tasks: &mut [KeyedTask], now: Time) -> Result<u64, Failure> {
     let generation = links.generation.load(Ordering::Acquire);
@@ -32,24 +35,31 @@ pub async fn create_on(
 ) -> Result<Items<Created>, Failure> {
     shard.room().await;
     let has_keys = tasks.iter().any(|task| task.key.is_some());
-    loop {
+    let mut answers = Vec::with_capacity(tasks.len());
+    let mut at_once = tasks.len();
+    while !tasks.is_empty() {
+        let mut some = tasks.drain(..at_once.min(tasks.len())).collect::<Vec<_>>();
         let mut generation = shard.generation();
         if has_keys {
-            (tasks, generation) = shard
+            (some, generation) = shard
                 .read(move |links| {
                     // Records that are over are sorted out by the owner, whose time counts.
-                    let generation = look_up_keys(links, &mut tasks, Time::ZERO)?;
-                    Ok((tasks, generation))
+                    let generation = look_up_keys(links, &mut some, Time::ZERO)?;
+                    Ok((some, generation))
                 })
                 .await?;
         }
-        let share = tasks;
-        let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(share, generation, reply));
+        let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(some, generation, reply));
         match asked.await? {
-            Ok(created) => return Ok(created),
-            Err(share) => tasks = share,
+            Ok(created) => answers.extend(created),
+            Err(again) => {
+                // Fewer are looked up sooner: at some number nothing moves meanwhile.
+                at_once = again.len().div_ceil(2);
+                tasks.splice(..0, again);
+            }
         }
     }
+    Ok(answers)
 }
 
 /// What the tree has of the named tasks, completed, as of the generation given with it.
@@ -69,8 +79,11 @@ pub async fn act_on_named<T: Send + 'static>(
     tasks: Vec<TaskRef>,
     act: impl Fn(&mut Turn<'_>, Vec<Named>, u64, Reply<Option<T>>) + Clone + Send + 'static,
 ) -> Result<T, Failure> {
-    let _ = shard.trough.flush().await;
-    loop {
+    for round in 0..LOOKS {
+        // Not before every look: a flush moves things by itself.
+        if round % 4 == 0 {
+            let _ = shard.trough.flush().await;
+        }
         let asked = tasks.clone();
         let (named, generation) = shard.read(move |links| look_up_named(links, &asked)).await?;
         let act = act.clone();
@@ -79,6 +92,7 @@ pub async fn act_on_named<T: Send + 'static>(
             return Ok(done);
         }
     }
+    Err(Failure::unavailable("the tasks are being changed by others"))
 }
 
 /// What the tree has under the ids and keys of tasks from elsewhere.
@@ -163,17 +177,29 @@ pub async fn cleanup_on(
     before: Time,
     limit: usize,
 ) -> Result<u64, Failure> {
-    loop {
-        // What ended a moment ago must be in the tree to be found.
-        let _ = shard.trough.flush().await;
-        let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
-        let tenant = tenant.clone();
-        let (found, generation) =
-            shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
-        let removed =
-            shard.ask(Lane::Other, 0, move |turn, reply| turn.remove_all(found, generation, reply)).await?;
-        if let Some(removed) = removed {
+    // What ended a moment ago must be in the tree to be found.
+    let _ = shard.trough.flush().await;
+    let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
+    let (mut found, mut generation) =
+        shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
+    while !found.is_empty() {
+        let some = found.clone();
+        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(some, generation, reply);
+        if let Some(removed) = shard.ask(Lane::Other, 0, act).await? {
             return Ok(removed);
         }
+        // Something moved meanwhile. Only these are read again: all of them might take too long for ever.
+        (found, generation) = shard.read(move |links| still_there(links, found)).await?;
     }
+    Ok(0)
+}
+
+fn still_there(links: &Links, found: Vec<Arc<Final>>) -> Result<(Vec<Arc<Final>>, u64), Failure> {
+    let generation = links.generation.load(Ordering::Acquire);
+    let mut still = Vec::with_capacity(found.len());
+    for last in found {
+        let now = links.library.last(last.sketch.no, Time::ZERO)?;
+        still.extend(now.filter(|now| *now == *last).map(Arc::new));
+    }
+    Ok((still, generation))
 }

@@ -75,6 +75,52 @@ async fn tasks_that_die_and_return_are_never_missed() {
     store.close().await.unwrap();
 }
 
+/// Many new tasks come into the tree before what else belongs to them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pages_are_whole_while_many_large_tasks_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = local::open(LocalOptions::new(directory.path())).unwrap();
+    let new = |bytes: usize| {
+        let request = CreateRequest {
+            tenant: "t".into(),
+            command: "move".into(),
+            payload: format!("\"{}\"", "x".repeat(bytes)),
+            ..CreateRequest::default()
+        };
+        request.check(5, 1 << 20, SystemClock.now()).unwrap()
+    };
+    let is_over = Arc::new(AtomicBool::new(false));
+    let lister = {
+        let (store, is_over) = (store.clone(), is_over.clone());
+        tokio::spawn(async move {
+            let mut pages = 0;
+            while !is_over.load(Ordering::Acquire) {
+                let page = Page {
+                    tenant: None,
+                    filter: Arc::default(),
+                    is_newest_first: true,
+                    // Not the first page: that would wait for the tree.
+                    cursor: Some("nffffffffffffffff".into()),
+                    limit: 50,
+                };
+                let listed = store.list(page).await.unwrap().unwrap();
+                let is_whole = |bytes: usize| bytes == 12 || bytes == PAYLOAD_BYTES + 2;
+                assert!(listed.tasks.iter().all(|task| is_whole(task.body.payload.len())));
+                pages += 1;
+            }
+            pages
+        })
+    };
+    for _ in 0..10 {
+        let many = (0..10_000).map(|n| new(if n % 10 == 0 { PAYLOAD_BYTES } else { 10 }));
+        store.create(many.collect()).await.unwrap();
+        settle(&*store).await;
+    }
+    is_over.store(true, Ordering::Release);
+    assert!(lister.await.unwrap() > 0);
+    store.close().await.unwrap();
+}
+
 /// The first page of a list has the tree take in what memory holds.
 async fn settle(store: &dyn Store) {
     let page = Page { tenant: None, filter: Arc::default(), is_newest_first: false, cursor: None, limit: 1 };

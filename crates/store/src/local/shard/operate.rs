@@ -83,6 +83,19 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether what was read from the tree at `generation` is all that is to be known of these tasks.
+    fn is_all(&self, named: &[Named], generation: u64) -> bool {
+        let is_known = |named: &Named| match self.locate(&named.task.tenant, &named.task.id) {
+            // It ended after the tree was read, and memory has only a part of it.
+            Located::Recent { ended, .. } if !ended.sketch.detail.is_complete() => {
+                let read = named.last.as_ref().map(|last| last.sketch.updated_at);
+                read == Some(ended.sketch.updated_at)
+            }
+            _ => true,
+        };
+        self.is_current(generation) && named.iter().all(is_known)
+    }
+
     /// Gives dead letters another life. `None` if the tree must be read again.
     pub fn requeue(
         &mut self,
@@ -92,7 +105,7 @@ impl Turn<'_> {
         reply: Reply<Option<Items<Task>>>,
     ) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_current(generation) {
+        if !self.is_all(&named, generation) {
             return self.answer(reply, None);
         }
         let items: Vec<_> = named.iter().map(|named| self.requeue_one(named, max_attempts)).collect();
@@ -127,7 +140,7 @@ impl Turn<'_> {
     /// Removes dead letters. `None` if the tree must be read again.
     pub fn remove(&mut self, named: Vec<Named>, generation: u64, reply: Reply<Option<Items<()>>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_current(generation) {
+        if !self.is_all(&named, generation) {
             return self.answer(reply, None);
         }
         let items = named.iter().map(|named| {

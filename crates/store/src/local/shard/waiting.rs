@@ -55,9 +55,13 @@ impl Waiting {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    fn park(&mut self, wait: Wait, token: u64, hold: Hold) -> u64 {
+    /// A number for the next one that is parked.
+    fn arrive(&mut self) -> u64 {
         self.arrivals += 1;
-        let arrival = self.arrivals;
+        self.arrivals
+    }
+
+    fn park(&mut self, arrival: u64, wait: Wait, token: u64, hold: Hold) {
         let deadline = match wait {
             Wait::Until(at) => Some(at),
             Wait::Forever | Wait::No => None,
@@ -65,7 +69,6 @@ impl Waiting {
         self.deadlines.extend(deadline.map(|at| (at, arrival)));
         self.by_token.insert(token, arrival);
         self.held.insert(arrival, Held { token, deadline, hold });
-        arrival
     }
 
     fn unpark(&mut self, arrival: u64) -> Option<Hold> {
@@ -78,7 +81,8 @@ impl Waiting {
     }
 
     pub fn hold_result(&mut self, no: u64, wait: Wait, token: u64, reply: Reply<ResultLookup>) {
-        let arrival = self.park(wait, token, Hold::Result { no, reply });
+        let arrival = self.arrive();
+        self.park(arrival, wait, token, Hold::Result { no, reply });
         self.results.entry(no).or_default().push(arrival);
     }
 }
@@ -99,22 +103,23 @@ impl Turn<'_> {
             }
             return;
         }
-        let queues: Vec<u32> = match &claim.commands {
-            Commands::Any => Vec::new(),
-            Commands::These(commands) => {
-                let queues = &mut self.shard.queues;
-                commands.iter().map(|command| queues.intern(&claim.tenant, command)).collect()
+        let (queues, waiting) = (&mut self.shard.queues, &mut self.shard.waiting);
+        let arrival = waiting.arrive();
+        let mut named = Vec::new();
+        match &claim.commands {
+            Commands::Any => {
+                queues.tenants.entry(claim.tenant.clone()).or_default().waiters.insert(arrival);
             }
-        };
-        let (wait, tenant) = (claim.wait, claim.tenant.clone());
-        let arrival =
-            self.shard.waiting.park(wait, token, Hold::Claim { claim, queues: queues.clone(), ticket });
-        for queue in &queues {
-            self.shard.queues.at_mut(*queue).waiters.insert(arrival);
+            Commands::These(commands) => {
+                for command in commands.iter() {
+                    let queue = queues.intern(&claim.tenant, command);
+                    // At once: making the next queue may clear away those that are idle.
+                    queues.at_mut(queue).waiters.insert(arrival);
+                    named.push(queue);
+                }
+            }
         }
-        if queues.is_empty() {
-            self.shard.queues.tenants.entry(tenant).or_default().waiters.insert(arrival);
-        }
+        waiting.park(arrival, claim.wait, token, Hold::Claim { claim, queues: named, ticket });
     }
 
     /// True if the ticket is settled: served here, or closed.

@@ -231,6 +231,8 @@ impl Tree for FjallTree {
     fn commit(&self, batch: Batch, pause: Pause) -> Result<(), TreeError> {
         let _writing = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let applied = batch.applied;
+        // An opening would forget the following.
+        self.db()?;
         // Known before its rows are there: whoever misses a task among the live rows, which go in the same
         // batch, must find the bucket that it went to.
         let mut ends: Vec<i64> = batch.changes.iter().filter_map(|change| change.space.bucket()).collect();

@@ -428,6 +428,51 @@ fn parts_of_which_little_is_left_go_and_what_stays_is_found_and_deleted_where_it
     assert_eq!(numbers(&*durable(directory.path()), false), Vec::<u64>::new());
 }
 
+/// The library numbers its spaces anew after an opening, and forgot how far the names of dropped ones were.
+#[test]
+fn what_is_made_after_others_were_dropped_is_there_after_an_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let both = |end| [put(Space::History(end), b"k", b"v"), put(Space::HistoryKey(end), b"k", b"v")];
+    for round in 0..4 {
+        let first = round * 100;
+        let tree = durable(directory.path());
+        for end in first + 1..=first + 4 {
+            commit(&*tree, 1, both(end).to_vec());
+        }
+        tree.drop_buckets(first + 4).unwrap();
+        drop(tree);
+        let tree = durable(directory.path());
+        for end in [first + 9, first + 10, first + 11] {
+            commit(&*tree, 2, both(end).to_vec());
+        }
+        drop(tree);
+        let tree = durable(directory.path());
+        assert_eq!(tree.buckets(), [first + 9, first + 10, first + 11], "round {round}");
+        tree.drop_buckets(first + 11).unwrap();
+    }
+}
+
+/// Emptied spaces are replaced by new ones when nothing else is to be done.
+#[test]
+fn an_instant_keeps_its_rows_when_everything_is_deleted_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    let keys = || (0..210_000_u64).map(u64::to_be_bytes);
+    commit(&*tree, 1, keys().map(|key| put(Space::Payload, key, b"v")).collect());
+    let view = tree.instant().unwrap();
+    commit(&*tree, 2, keys().map(|key| delete(Space::Payload, key)).collect());
+    while tree.upkeep().unwrap() {}
+    let mut rows = 0;
+    view.scan(Space::Payload, &[], &mut |_, _| {
+        rows += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(rows, 210_000);
+    drop(view);
+    assert!(tree.upkeep().unwrap(), "then they go");
+}
+
 /// Readers may see the rows of a batch one by one. A task that died was nowhere for a moment, when what was deleted
 /// came before what was put.
 #[test]

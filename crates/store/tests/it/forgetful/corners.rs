@@ -1,15 +1,18 @@
 //! Rare orders of events, each made to happen.
 
 use super::{Ground, feed};
-use codeq_queue::store::{Nack, Returned};
-use codeq_queue::{State, limits};
+use crate::candidates::local;
+use codeq_queue::store::{Health, Import, Nack, Returned, Wait};
+use codeq_queue::{Commands, State, Task, TaskId, limits};
 use codeq_store::Rules;
-use codeq_store::testing::exam::bench::{eager_rules, within};
+use codeq_store::local::Durability;
+use codeq_store::testing::exam::bench::{Bench, eager_rules, eventually, plain_rules, within};
 use codeq_store::testing::exam::request::New;
-use codeq_store::testing::lossy::Step;
+use codeq_store::testing::lossy::{LossyTree, Step};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Stops the tree's next commit at its beginning: tells when it is there, and goes on when told.
 fn stop_commits(ground: &Ground) -> (Receiver<()>, Sender<()>) {
@@ -92,5 +95,156 @@ async fn a_large_batch_of_nacks_fits_the_journal() {
         };
         let answers = within("nack", bench.store().nack(tasks.iter().map(nack).collect())).await;
         assert!(answers.is_ok(), "round {round}: {:?}", answers.err());
+    }
+}
+
+/// Closes and opens the store: then memory has no bodies.
+async fn reopened(ground: &mut Ground, bench: Bench) -> Bench {
+    bench.store().close().await.expect("the store closes");
+    drop(bench);
+    ground.bench()
+}
+
+/// What the batch needed of the old rows is gone when it is written again.
+#[tokio::test]
+async fn a_batch_that_failed_after_it_was_applied_is_not_in_the_way_of_others() {
+    let mut ground = Ground::busy();
+    let bench = ground.bench();
+    let task = bench.create("render").await;
+    feed(&bench).await;
+    let bench = reopened(&mut ground, bench).await;
+    let fails = AtomicBool::new(true);
+    ground
+        .tree
+        .set_hook(Some(Arc::new(move |step| step != Step::Done || !fails.swap(false, Ordering::Relaxed))));
+    bench.cancel(task.id).await.unwrap();
+    within("feeding", feed(&bench)).await;
+    assert_eq!(bench.store().health(), Health::Ready);
+    assert_eq!(ground.copy().bench().get(task.id).await.state, State::Cancelled);
+}
+
+/// Death comes between the flush and the look into the tree, to a task whose body only the tree has.
+#[tokio::test]
+async fn a_task_that_dies_while_it_is_looked_for_is_found() {
+    let mut ground = Ground::busy();
+    let bench = ground.bench();
+    let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
+    feed(&bench).await;
+    let bench = reopened(&mut ground, bench).await;
+    bench.create("other").await;
+    let (arrived, go) = stop_commits(&ground);
+    let requeuing = tokio::spawn(bench.store().requeue(vec![bench.named(task.id)], None));
+    arrival(arrived).await;
+    assert_eq!(bench.nack(&task, 0, "broken").await, Ok(Returned::Dead));
+    ground.tree.set_hook(None);
+    drop(go);
+    let requeued = within("requeue", requeuing).await.unwrap().unwrap().remove(0).unwrap();
+    assert_eq!((requeued.id, &requeued.body), (task.id, &task.body));
+    assert_eq!(bench.take("render").await.id, task.id);
+}
+
+/// A store that stopped before its tree had heard of anything since `tree` was copied.
+fn stopped_at(ground: &Ground, tree: LossyTree) -> Ground {
+    ground.with(ground.disk.snapshot(), tree)
+}
+
+async fn import(bench: &Bench, task: &Task) {
+    let import = Import { task: task.clone(), record: None };
+    assert_eq!(bench.ask("import", bench.store().import(vec![import])).await, [Ok(true)]);
+}
+
+#[tokio::test]
+async fn a_task_that_was_removed_imported_again_and_ended_since_the_last_batch_stays_ended() {
+    let mut ground = Ground::busy();
+    let bench = ground.bench();
+    let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
+    feed(&bench).await;
+    let (tree, ()) = ground.tree.freeze(|| ());
+    assert_eq!(bench.nack(&task, 0, "broken").await, Ok(Returned::Dead));
+    bench.remove(task.id).await.unwrap();
+    import(&bench, &task).await;
+    bench.cancel(task.id).await.unwrap();
+    let mut ground = stopped_at(&ground, tree);
+    let bench = ground.bench();
+    feed(&bench).await;
+    let bench = reopened(&mut ground, bench).await;
+    assert_eq!(bench.get(task.id).await.state, State::Cancelled);
+    assert_eq!(bench.claim_any(9).await, []);
+}
+
+/// Numbers of imported tasks are higher than those of all others, and rows are written in their order.
+#[tokio::test]
+async fn a_key_that_an_imported_task_gave_back_stays_with_its_next_task() {
+    let mut ground = Ground::busy();
+    let bench = ground.bench();
+    let model = bench.make(New::of("render").max_attempts(1).key("k")).await.task;
+    assert_eq!(bench.nack(&bench.take("render").await, 0, "broken").await, Ok(Returned::Dead));
+    bench.remove(model.id).await.unwrap();
+    let imported = Task { id: TaskId::from_bits(u128::MAX / 7), ..model };
+    import(&bench, &imported).await;
+    assert_eq!(bench.nack(&bench.take("render").await, 0, "broken").await, Ok(Returned::Dead));
+    feed(&bench).await;
+    let (tree, ()) = ground.tree.freeze(|| ());
+    bench.remove(imported.id).await.unwrap();
+    let next = bench.make(New::of("render").max_attempts(1).key("k")).await;
+    assert!(!next.is_replay);
+    assert_eq!(bench.nack(&bench.take("render").await, 0, "broken").await, Ok(Returned::Dead));
+    let mut ground = stopped_at(&ground, tree);
+    let bench = ground.bench();
+    feed(&bench).await;
+    let bench = reopened(&mut ground, bench).await;
+    let again = bench.make(New::of("render").key("k")).await;
+    assert_eq!((again.is_replay, again.task.id), (true, next.task.id));
+}
+
+/// Every flush made work for the next one: while others wrote, cleaning took as long as luck would have it, and so
+/// did everything that waits for the tree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cleaning_up_dead_letters_ends_while_others_write() {
+    let rules = Rules { dead_retention: Some(Duration::from_secs(60)), ..plain_rules() };
+    // On a real disk, where a flush takes its time.
+    let bench = Bench::with(&local(1, Durability::Fsync), rules);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let write = |_| {
+        let (bench, is_over) = (bench.tenant("busy"), is_over.clone());
+        tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                bench.create("other").await;
+            }
+        })
+    };
+    let writers: Vec<_> = (0..32).map(write).collect();
+    let mut long = 0;
+    for _ in 0..50 {
+        let dead = bench.dead("render").await;
+        bench.advance(61);
+        let begun = Instant::now();
+        feed(&bench).await;
+        long += u32::from(begun.elapsed() > Duration::from_millis(100));
+        eventually("the dead letter is gone", || async { bench.find(dead.id).await.is_none() }).await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(long <= 5, "{long} of 50 flushes took longer than 100 ms");
+}
+
+/// The queues of a claim that begins to wait are made one after the other, and the last may be one too many.
+#[tokio::test]
+async fn a_waiting_claim_hears_of_all_its_queues() {
+    for queues in [9_998, 9_999, 10_000] {
+        let mut ground = Ground::busy();
+        let bench = ground.bench();
+        let many = (0..queues).map(|n| format!("{queues}-{n}").into()).collect();
+        let held = bench.hold(Commands::These(many), Wait::Forever).await;
+        held.abort();
+        let _ = held.await;
+        bench.settle().await;
+        let names = [format!("first-{queues}"), format!("second-{queues}")];
+        let commands = Commands::These(names.iter().map(|name| name.as_str().into()).collect());
+        let held = bench.hold(commands, Wait::Forever).await;
+        let task = bench.create(&names[0]).await;
+        assert_eq!(within("the held claim", held).await.unwrap()[0].id, task.id, "{queues}");
     }
 }

@@ -31,6 +31,10 @@ const CROWDED_RUNS: usize = 18;
 const WORN_DROPS: u64 = 64;
 const WORN_IDLE_DROPS: u64 = 8;
 const POSITION: &str = "position";
+/// Written on every opening.
+const OPENED: &str = "opened";
+/// More than the library's numbers can have moved on between the last row and the end of a process.
+const NUMBERS_SKIPPED: u64 = 1 << 20;
 /// A key that no space uses, deleted to move the library's sequence numbers on.
 const NUDGE: [u8; 2] = [0xff; 2];
 
@@ -55,7 +59,14 @@ impl Db {
             .max_journaling_size(JOURNAL_BYTES)
             .open()?;
         let names = library.list_keyspace_names();
+        // The names of spaces take sequence numbers that the library forgets on closing, and ids of dropped spaces
+        // come again. A new name would be numbered below the removal of the one before, and its space be cleared
+        // away on the next opening. A row keeps the numbers from falling back.
+        library.supervisor.seqno.fetch_max(library.seqno() + NUMBERS_SKIPPED);
         let position = library.keyspace(POSITION, || options(Space::Meta))?;
+        let mut write = library.batch().durability(Some(PersistMode::SyncAll));
+        write.insert(&position, OPENED, []);
+        write.commit()?;
         let keyspaces = path.join("keyspaces");
         let db = Db {
             library,
@@ -294,6 +305,9 @@ impl Db {
                 return Ok(true);
             }
         }
+        if self.is_viewed() {
+            return Ok(false);
+        }
         for space in Space::LIVE {
             if self.space(space).is_some_and(|rows| self.is_garbage(space.into(), &rows)) {
                 self.tidy(space, writer)?;
@@ -335,14 +349,17 @@ impl Db {
     fn tidy(&self, space: Space, writer: &Mutex<()>) -> Result<(), Error> {
         let Some(rows) = self.space(space) else { return Ok(()) };
         let writing = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        self.forget_deleted(space.into());
         if rows.is_empty()? {
+            // Whoever looks at an instant would find the new space in place of its own.
+            let Some(_gate) = self.shut_gate() else { return Ok(()) };
+            self.forget_deleted(space.into());
             // A crash in between loses nothing: opening makes every live space.
             self.remove(space)?;
             self.make(space)?;
             return Ok(());
         }
         drop(writing);
+        self.forget_deleted(space.into());
         self.rewrite(&rows)
     }
 

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Numbers of one part: the tables of one are merged in a fraction of a second, if ever. Belongs to the format:
 /// with another number nothing would be where it is looked for.
@@ -54,7 +54,7 @@ pub struct Tasks {
     filled: AtomicU64,
     /// The rows of parts that were counted: those made since the opening, and those that seemed to be nearly empty.
     counted: Mutex<BTreeMap<u64, Census>>,
-    /// Held for writing while rows move to the common space, for reading while a view is made.
+    /// Held for writing while rows move to the common space or a space is replaced, for reading while a view is made.
     gate: RwLock<()>,
     /// Views that are open.
     views: AtomicUsize,
@@ -268,10 +268,7 @@ impl Db {
         let parts = self.parts();
         for (part, rows) in parts.iter().take(parts.len().saturating_sub(1)) {
             let Some(left) = self.few(*part, rows)? else { continue };
-            let gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
-            if !finish_soon(|| self.is_viewed()) {
-                return Ok(false);
-            }
+            let Some(gate) = self.shut_gate() else { return Ok(false) };
             self.move_out(*part, left)?;
             self.forget_part(*part);
             drop(gate);
@@ -280,6 +277,12 @@ impl Db {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Keeps views from being made, unless some are open for longer.
+    pub fn shut_gate(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        let gate = self.tasks.gate.write().unwrap_or_else(PoisonError::into_inner);
+        finish_soon(|| self.is_viewed()).then_some(gate)
     }
 
     fn counted(&self) -> MutexGuard<'_, BTreeMap<u64, Census>> {
