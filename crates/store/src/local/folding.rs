@@ -276,7 +276,7 @@ impl Draft {
             rows.push(Space::Task, &no_key(no), Some(row));
             if let Some(payload) = seed.payload_apart() {
                 rows.put(Space::Payload, &no_key(no), payload.as_bytes());
-            } else if self.is_gone {
+            } else if !self.is_born {
                 rows.delete(Space::Payload, &no_key(no));
             }
         }
@@ -330,7 +330,7 @@ impl Draft {
         }
         if !self.is_born {
             rows.delete(Space::Task, &no_key(no));
-            if body.is_some_and(|body| body.payload.len() > INLINE_PAYLOAD) {
+            if self.is_gone || body.is_some_and(|body| body.payload.len() > INLINE_PAYLOAD) {
                 rows.delete(Space::Payload, &no_key(no));
             }
         }

@@ -113,7 +113,10 @@ fn read_cursor(cursor: &str, shards: usize, is_newest_first: bool) -> Option<Vec
 
 fn examine(links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, Failure> {
     let tree = &links.library.tree;
-    match examine_in(&*tree.view().map_err(failed)?, links, page, from, now) {
+    let view = tree.view().map_err(failed)?;
+    let examined = examine_in(&*view, links, page, from, now);
+    drop(view);
+    match examined {
         // Of a batch that is being written a task may be there before its payload.
         Err(Failure::Internal(_)) => examine_in(&*tree.instant().map_err(failed)?, links, page, from, now),
         examined => examined,

@@ -50,7 +50,11 @@ pub async fn create_on(
                 .await?;
         }
         let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(some, generation, reply));
-        match asked.await? {
+        let created = asked.await.map_err(|failure| match failure {
+            Failure::Unavailable { reason, .. } if !answers.is_empty() => Failure::unknown(reason),
+            other => other,
+        });
+        match created? {
             Ok(created) => answers.extend(created),
             Err(again) => {
                 // Fewer are looked up sooner: at some number nothing moves meanwhile.
@@ -182,24 +186,34 @@ pub async fn cleanup_on(
     let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
     let (mut found, mut generation) =
         shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
+    let (mut removed, mut at_once, mut is_fresh) = (0, found.len(), true);
     while !found.is_empty() {
-        let some = found.clone();
-        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(some, generation, reply);
-        if let Some(removed) = shard.ask(Lane::Other, 0, act).await? {
-            return Ok(removed);
+        let mut some = found.drain(..at_once.min(found.len())).collect::<Vec<_>>();
+        if !is_fresh {
+            (some, generation) = shard.read(move |links| still_there(links, some)).await?;
         }
-        // Something moved meanwhile. Only these are read again: all of them might take too long for ever.
-        (found, generation) = shard.read(move |links| still_there(links, found)).await?;
+        let asked = some.clone();
+        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(asked, generation, reply);
+        match shard.ask(Lane::Other, 0, act).await? {
+            Some(count) => removed += count,
+            None => {
+                at_once = some.len().div_ceil(2).max(1);
+                found.splice(..0, some);
+            }
+        }
+        is_fresh = false;
     }
-    Ok(0)
+    Ok(removed)
 }
 
+/// Those of the finished tasks that the tree still has, as of the generation given with them.
 fn still_there(links: &Links, found: Vec<Arc<Final>>) -> Result<(Vec<Arc<Final>>, u64), Failure> {
     let generation = links.generation.load(Ordering::Acquire);
     let mut still = Vec::with_capacity(found.len());
     for last in found {
-        let now = links.library.last(last.sketch.no, Time::ZERO)?;
-        still.extend(now.filter(|now| *now == *last).map(Arc::new));
+        if links.library.bucket_of(last.sketch.no, last.expires)?.is_some() {
+            still.push(last);
+        }
     }
     Ok((still, generation))
 }

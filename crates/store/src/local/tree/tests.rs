@@ -452,6 +452,34 @@ fn what_is_made_after_others_were_dropped_is_there_after_an_opening() {
     }
 }
 
+/// Whoever reads must be able to on a full disk.
+#[test]
+fn an_opening_writes_nothing() {
+    fn contents(path: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = entries
+            .flat_map(|path| match path.is_dir() {
+                true => contents(&path),
+                false => vec![(path.clone(), std::fs::read(&path).unwrap())],
+            })
+            .collect();
+        files.sort();
+        files
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tree = durable(directory.path());
+    commit(&*tree, 1, vec![put(Space::Task, 1u64.to_be_bytes(), b"v"), put(Space::History(9), b"k", b"v")]);
+    drop(tree);
+    drop(durable(directory.path()));
+    let before = contents(directory.path());
+    let tree = durable(directory.path());
+    assert!(tree.get(Space::History(9), b"k").unwrap().is_some());
+    drop(tree);
+    let after = contents(directory.path());
+    let changed: Vec<_> = after.iter().filter(|file| !before.contains(file)).map(|(path, _)| path).collect();
+    assert!(changed.is_empty() && before.len() == after.len(), "{changed:?}");
+}
+
 /// Emptied spaces are replaced by new ones when nothing else is to be done.
 #[test]
 fn an_instant_keeps_its_rows_when_everything_is_deleted_meanwhile() {

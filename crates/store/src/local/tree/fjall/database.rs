@@ -13,7 +13,7 @@ use ::fjall::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::Duration;
@@ -31,8 +31,8 @@ const CROWDED_RUNS: usize = 18;
 const WORN_DROPS: u64 = 64;
 const WORN_IDLE_DROPS: u64 = 8;
 const POSITION: &str = "position";
-/// Written on every opening.
-const OPENED: &str = "opened";
+/// A row that keeps sequence numbers from falling back.
+const NUMBERED: &str = "numbered";
 /// More than the library's numbers can have moved on between the last row and the end of a process.
 const NUMBERS_SKIPPED: u64 = 1 << 20;
 /// A key that no space uses, deleted to move the library's sequence numbers on.
@@ -43,6 +43,7 @@ pub struct Db {
     pub position: Keyspace,
     spaces: RwLock<BTreeMap<Space, Keyspace>>,
     pub tasks: Tasks,
+    has_numbered: AtomicBool,
     commits: AtomicU64,
     /// The rows deleted since they were last compacted.
     deletes: Mutex<BTreeMap<Home, u64>>,
@@ -61,18 +62,16 @@ impl Db {
         let names = library.list_keyspace_names();
         // The names of spaces take sequence numbers that the library forgets on closing, and ids of dropped spaces
         // come again. A new name would be numbered below the removal of the one before, and its space be cleared
-        // away on the next opening. A row keeps the numbers from falling back.
+        // away on the next opening.
         library.supervisor.seqno.fetch_max(library.seqno() + NUMBERS_SKIPPED);
         let position = library.keyspace(POSITION, || options(Space::Meta))?;
-        let mut write = library.batch().durability(Some(PersistMode::SyncAll));
-        write.insert(&position, OPENED, []);
-        write.commit()?;
         let keyspaces = path.join("keyspaces");
         let db = Db {
             library,
             position,
             spaces: RwLock::default(),
             tasks: Tasks::default(),
+            has_numbered: AtomicBool::new(false),
             commits: AtomicU64::new(0),
             deletes: Mutex::default(),
             drops: AtomicU64::new(0),
@@ -125,11 +124,25 @@ impl Db {
         options: impl FnOnce() -> KeyspaceCreateOptions,
     ) -> Result<Keyspace, Error> {
         let is_new = !self.library.keyspace_exists(name);
+        if is_new {
+            self.keep_numbers()?;
+        }
         let rows = self.library.keyspace(name, options)?;
         if is_new {
             self.sync_names()?;
         }
         Ok(rows)
+    }
+
+    /// Before the first name comes or goes: what was skipped on opening stays skipped then. Not on opening, which
+    /// must succeed on a full disk.
+    fn keep_numbers(&self) -> Result<(), Error> {
+        if self.has_numbered.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut write = self.library.batch().durability(Some(PersistMode::SyncAll));
+        write.insert(&self.position, NUMBERED, []);
+        write.commit()
     }
 
     /// The library syncs a new directory but not its entry in the parent.
@@ -144,6 +157,7 @@ impl Db {
     }
 
     pub fn remove_keyspace(&self, rows: Keyspace) -> Result<(), Error> {
+        self.keep_numbers()?;
         self.library.delete_keyspace(rows.clone())?;
         // The library would remove the files but keep them open, and so the disk full. Emptying the
         // space first makes it close them. Failing that, the next opening does.
