@@ -230,6 +230,39 @@ async fn cleaning_up_dead_letters_ends_while_others_write() {
     assert!(long <= 5, "{long} of 50 flushes took longer than 100 ms");
 }
 
+/// Whoever looks into the tree before it acts looks again when something has left memory meanwhile, and here that
+/// happens all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_batches_with_keys_and_large_cleanups_end_while_the_tree_takes_in() {
+    let mut ground = Ground::new(plain_rules(), 20 << 20);
+    let bench = ground.bench();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let feeder = {
+        let (bench, is_over) = (bench.tenant("busy"), is_over.clone());
+        tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                bench.create("other").await;
+                feed(&bench).await;
+            }
+        })
+    };
+    let new = |n: u32| New::of("render").key(&format!("k{n}")).build(&bench.tenant);
+    let batch = || (0..1000).map(new).collect::<Vec<_>>();
+    for is_replay in [false, true] {
+        let made = within("create", bench.store().create(batch())).await.unwrap();
+        assert!(made.into_iter().all(|created| created.unwrap().is_replay == is_replay));
+    }
+    for task in bench.claim_any(1000).await {
+        bench.complete(&task).await;
+    }
+    let far = bench.now().plus(Duration::from_secs(1_000_000));
+    assert_eq!(within("cleanup", bench.cleanup(far, 10_000)).await, 1000);
+    let made = within("create", bench.store().create(batch())).await.unwrap();
+    assert!(made.into_iter().all(|created| !created.unwrap().is_replay));
+    is_over.store(true, Ordering::Relaxed);
+    feeder.await.unwrap();
+}
+
 /// The queues of a claim that begins to wait are made one after the other, and the last may be one too many.
 #[tokio::test]
 async fn a_waiting_claim_hears_of_all_its_queues() {
