@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The SDKs: linters, types, unit tests, generated clients, guides, and the exam of all languages against real servers.
+# usage: sdks.sh [--short]. Installs what it needs into target/, fails rather than skips.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+repository=$PWD
+short=${1:-}
+tools=$repository/target/sdks
+mkdir -p "$tools"
+
+step() { printf -- '-- %s\n' "$*"; }
+for command in python3 node npm go; do
+  command -v $command >/dev/null || { echo "sdks.sh needs $command" >&2; exit 1; }
+done
+
+cargo build --locked -q -p codeq
+export CODEQ_BIN=$repository/target/debug/codeq
+
+step "Python"
+python=$tools/python/venv/bin
+if [ ! -e "$tools/python/ready-2" ]; then
+  [ -x "$python/python" ] || python3 -m venv "$tools/python/venv"
+  "$python/pip" -q install -e sdks/python pytest pytest-asyncio mypy==2.4.1 ruff==0.17.5 pydantic opentelemetry-sdk PyYAML
+  touch "$tools/python/ready-2"
+fi
+(cd sdks/python && "$python/ruff" format -q --check src tests examples && "$python/ruff" check -q src tests examples && "$python/mypy" && "$python/pytest")
+
+step "TypeScript"
+(cd sdks/typescript && { [ -d node_modules/typescript ] || npm ci --silent --no-audit --no-fund; } &&
+  node_modules/.bin/biome check src test examples scripts && npm test --silent)
+
+step "Go"
+[ -x "$tools/staticcheck" ] || GOBIN=$tools go install honnef.co/go/tools/cmd/staticcheck@latest
+for module in sdks/go sdks/go/stream sdks/exam/go; do
+  (cd $module && unformatted=$(gofmt -l .) && [ -z "$unformatted" ] || { echo "gofmt: $unformatted" >&2; exit 1; }
+   go vet ./... && "$tools/staticcheck" ./... && go test ./...)
+done
+[ ! -e sdks/go/go.sum ] || { echo "sdks/go needs more than the standard library" >&2; exit 1; }
+
+step "clients made of the description"
+scratch=$(mktemp -d)
+(cd "$scratch" && exec "$CODEQ_BIN" dev --memory --port 0 >"$scratch/log" 2>/dev/null) &
+server=$!
+trap 'kill $server 2>/dev/null; rm -rf "$scratch"' EXIT
+touch "$scratch/log"; until grep -q 'listening on' "$scratch/log"; do kill -0 $server; sleep 0.1; done
+sdks/openapi/run.sh "$(sed -n 's/.*listening on //p' "$scratch/log")"
+
+step "guides as pasted"
+"$python/python" sdks/guides/run.py --server "$CODEQ_BIN"
+
+step "the exam"
+(cd sdks/exam/go && go build -o "$tools/exam-go" .)
+"$python/python" sdks/exam/exam.py --server "$CODEQ_BIN" $short

@@ -1,0 +1,296 @@
+"""Runs the scenarios of sdks/scenarios with the runners of every language against real servers.
+
+usage: exam.py --server BINARY [--languages python,typescript,go] [--short] [NAME ...]
+
+A scenario is a list of steps: a server is started, workers and producers run as processes of their own, things are
+killed and cut, and then the server is asked what became of the tasks. A runner has two modes, `worker FILE` and
+`produce FILE`; the file says what to do. Handlers do what the payload says and write a line when they start and end.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+#: How long anything that must happen may take; machines that build beside us are slow.
+PATIENCE = 60.0
+TOKEN = "dev-token"
+
+
+def runner(language: str) -> list[str]:
+    commands = {
+        "python": [sys.executable, str(HERE / "runner.py")],
+        "typescript": ["node", str(HERE / "runner.mjs")],
+        "go": [str(REPOSITORY / "target/sdks/exam-go")],
+    }
+    return commands[language]
+
+
+class Cutter:
+    """A proxy that loses the first requests for creates: before the server sees them, or their answers."""
+
+    def __init__(self, target: str, when: str, times: int) -> None:
+        self.host, self.port = target.removeprefix("http://").split(":")
+        self.when, self.left, self.lock = when, times, threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            client, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client: socket.socket) -> None:
+        request = client.recv(65536)
+        while request and not whole(request):
+            request += client.recv(65536)
+        with self.lock:
+            cuts = self.left > 0
+            self.left -= 1
+        if cuts and self.when == "before":
+            client.close()
+            return
+        with socket.create_connection((self.host, int(self.port))) as server:
+            server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+            answer = b""
+            while part := server.recv(65536):
+                answer += part
+        if not cuts:
+            client.sendall(answer)
+        client.close()
+
+
+def whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return bool(end) and len(body) >= int(line.split(b":")[1])
+    return bool(end)
+
+
+class Exam:
+    """One scenario in one language."""
+
+    def __init__(self, scenario: dict[str, Any], language: str, binary: str, scratch: Path) -> None:
+        self.scenario, self.language, self.binary, self.scratch = scenario, language, binary, scratch
+        self.log = scratch / "handlers.log"
+        self.log.touch()
+        self.processes: list[subprocess.Popen[str]] = []
+        self.workers: list[subprocess.Popen[str]] = []
+        self.server: subprocess.Popen[str] | None = None
+        self.url = self.way = ""
+        self.port = 0
+        self.made: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        try:
+            for step in self.scenario["steps"]:
+                ((verb, argument),) = step.items()
+                getattr(self, f"step_{verb}")(argument)
+        finally:
+            for process in [*self.workers, *self.processes]:
+                process.kill()
+                process.wait()
+
+    # -- what a scenario can do
+
+    def step_serve(self, options: dict[str, Any]) -> None:
+        place = ["--data-dir", str(self.scratch / "data")] if options.get("store") == "disk" else ["--memory"]
+        environment = {**os.environ, **{name: str(value) for name, value in options.get("environment", {}).items()}}
+        command = [self.binary, "dev", "--port", str(self.port), *place]
+        output = open(self.scratch / "server.log", "a+")  # noqa: SIM115 it lives as long as the process
+        start = output.tell()
+        self.server = subprocess.Popen(command, cwd=self.scratch, stdout=output, stderr=output, text=True, env=environment)
+        self.processes.append(self.server)
+
+        def listening() -> bool:
+            output.seek(start)
+            said = output.read()
+            assert self.server is not None and self.server.poll() is None, said
+            if "listening on http" in said:
+                self.url = self.way = said.split("listening on ")[1].split()[0]
+            return bool(self.url) and "listening on http" in said
+
+        until(listening, "the server listens")
+        self.port = int(self.url.rsplit(":", 1)[1])
+        self.serving = options
+
+    def step_cut(self, options: dict[str, Any]) -> None:
+        self.way = Cutter(self.url, options["when"], options["times"]).url
+
+    def step_work(self, options: dict[str, Any]) -> None:
+        file = self.order({"log": str(self.log), **options})
+        output = open(self.scratch / "worker.log", "a")  # noqa: SIM115 it lives as long as the process
+        worker = subprocess.Popen([*runner(self.language), "worker", file], stdout=output, stderr=output, text=True)
+        self.workers.append(worker)
+
+    def step_pause(self, seconds: float) -> None:
+        """Lets time pass that the scenario is about, such as a claim that waits longer than a lease."""
+        time.sleep(seconds)
+
+    def step_produce(self, options: dict[str, Any]) -> None:
+        creates = [one for part in options["tasks"] for one in [part] * part.get("times", 1)]
+        creates = [{**one, "payloadText": json.dumps(one["payload"])} for one in creates]
+        more = {"tokens": options["tokens"]} if "tokens" in options else {}
+        file = self.order({"tasks": creates, "many": options.get("many", False), **more})
+        done = subprocess.run(
+            [*runner(self.language), "produce", file], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        made = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(made) == len(creates), f"{len(made)} answers to {len(creates)} creates: {done.stderr}"
+        self.made += made
+
+    def step_started(self, count: int) -> None:
+        until(lambda: len(self.events("start")) >= count, f"{count} handlers started")
+
+    def step_kill(self, who: str) -> None:
+        process = self.server if who == "server" else self.workers.pop()
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def step_restart(self, _: object) -> None:
+        self.step_serve(self.serving)
+
+    def step_stop(self, options: dict[str, Any]) -> None:
+        worker = self.workers.pop()
+        worker.send_signal(signal.SIGTERM)
+        code = worker.wait(options.get("within", PATIENCE))
+        assert code == 0, f"the worker ended with {code}"
+
+    def step_cancel(self, index: int) -> None:
+        self.ask("POST", f"/admin/tasks/{self.made[index]['id']}/cancel")
+
+    def step_expect(self, wanted: dict[str, Any]) -> None:
+        for index, fields in wanted.get("tasks", {}).items():
+            self.expect_task(self.made[index], fields)
+        if "all" in wanted:
+            self.expect_all(wanted["all"])
+        if "refusals" in wanted:
+            assert [one.get("code") for one in self.made] == wanted["refusals"], self.made
+            assert all(one.get("type") for one in self.made), self.made
+        if "distinct" in wanted:
+            assert len({made["id"] for made in self.made}) == wanted["distinct"], "other ids than expected"
+        if "queued" in wanted:
+            stats = self.ask("GET", "/admin/queues/exam")
+            assert {name: stats[name] for name in wanted["queued"]} == wanted["queued"], stats
+        if "starts" in wanted:
+            assert len(self.events("start")) == wanted["starts"], f"{len(self.events('start'))} starts"
+        if "mostAtOnce" in wanted:
+            assert self.most_at_once() == wanted["mostAtOnce"], f"{self.most_at_once()} at once"
+        if "stopped" in wanted:
+            until(lambda: len(self.events("stopped")) == wanted["stopped"], "the handlers saw their signal")
+
+    # -- what it needs for that
+
+    def order(self, fields: dict[str, Any]) -> str:
+        tokens = fields.pop("tokens", [TOKEN])
+        path = self.scratch / f"order-{time.monotonic_ns()}.json"
+        path.write_text(json.dumps({"url": self.way, "tokens": tokens, **fields}))
+        return str(path)
+
+    def expect_task(self, made: dict[str, Any], wanted: dict[str, Any]) -> None:
+        assert "id" in made, made
+        if wanted.get("status") in ("COMPLETED", "FAILED"):
+            until(lambda: self.ask("GET", f"/tasks/{made['id']}")["status"] == wanted["status"], f"{made['id']} {wanted}")
+        task = self.ask("GET", f"/tasks/{made['id']}")
+        got = {"refunds": 0, "attempts": 0, **task}
+        if "result" in wanted or "failureReason" in wanted:
+            got = {**got, **self.ask("GET", f"/tasks/{made['id']}/result")["result"]}
+        for name, value in wanted.items():
+            assert got.get(name) == value, f"{name} is {got.get(name)!r}, not {value!r}, of {got}"
+
+    def expect_all(self, wanted: dict[str, Any]) -> None:
+        """As expect_task for every task that was made, by listing them."""
+
+        def listed() -> dict[str, dict[str, Any]]:
+            found, cursor = {}, ""
+            while True:
+                page = self.ask("GET", f"/admin/tasks?command=exam&limit=500{cursor}")
+                found.update({task["id"]: task for task in page["items"]})
+                if not page.get("next"):
+                    return found
+                cursor = f"&cursor={page['next']}"
+
+        def others() -> list[dict[str, Any]]:
+            tasks = listed()
+            all_made = [{"refunds": 0, "attempts": 0, **tasks[made["id"]]} for made in self.made]
+            return [task for task in all_made if any(task.get(name) != value for name, value in wanted.items())]
+
+        until(lambda: not others(), f"every task is {wanted}")
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [line for line in lines if line["event"] == kind]
+
+    def most_at_once(self) -> int:
+        now = most = 0
+        for line in self.log.read_text().splitlines():
+            now += {"start": 1, "end": -1}.get(json.loads(line)["event"], 0)
+            most = max(most, now)
+        return most
+
+    def ask(self, method: str, path: str) -> Any:
+        url = f"{self.url}/v1/codeq{path}"
+        request = urllib.request.Request(url, method=method, headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.loads(answer.read())
+
+
+def until(holds: Any, what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"not in {PATIENCE} s: {what}"
+        time.sleep(0.05)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--server", default=str(REPOSITORY / "target/debug/codeq"))
+    parser.add_argument("--languages", default="python,typescript,go")
+    parser.add_argument("--short", action="store_true", help="only the scenarios marked as short")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    scenarios = [yaml.safe_load(path.read_text()) for path in sorted((HERE.parent / "scenarios").glob("*.yaml"))]
+    known = {scenario["name"] for scenario in scenarios}
+    if unknown := set(options.names) - known:
+        sys.exit(f"no such scenario: {', '.join(sorted(unknown))}")
+    chosen = [
+        one for one in scenarios if (one["name"] in options.names or not options.names) and (one["short"] or not options.short)
+    ]
+    failures = 0
+    for language in options.languages.split(","):
+        for scenario in chosen:
+            started = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="codeq-exam-") as scratch:
+                try:
+                    Exam(scenario, language, options.server, Path(scratch)).run()
+                    outcome = "passed"
+                except (AssertionError, subprocess.SubprocessError, urllib.error.URLError) as error:
+                    failures += 1
+                    outcome = f"FAILED: {error!r}"
+                    for name in ("worker.log", "server.log"):
+                        log = Path(scratch) / name
+                        outcome += f"\n--- {name}\n{log.read_text()[-2000:]}" if log.exists() else ""
+            print(f"{language:<11} {scenario['name']:<42} {time.monotonic() - started:6.1f} s  {outcome}", flush=True)
+    if failures:
+        sys.exit(f"{failures} scenarios failed")
+
+
+main()

@@ -1,0 +1,3 @@
+module github.com/codeq/codeq/sdks/go
+
+go 1.22

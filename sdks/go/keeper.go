@@ -1,0 +1,93 @@
+package codeq
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// keeper extends the lease of one attempt after every third of it, in a goroutine of its own.
+type keeper struct {
+	worker  *Worker
+	attempt *Attempt
+	// stop ends the context of the handler, lose that of the whole attempt.
+	stop, lose context.CancelCauseFunc
+}
+
+// keep beats until the attempt is settled or its lease is lost.
+func (k *keeper) keep(ctx context.Context) {
+	third := k.worker.lease / 3
+	next := k.attempt.Deadline().Add(-2 * third)
+	for sleep(ctx, time.Until(next)) == nil {
+		until := k.attempt.Deadline()
+		if !time.Now().Before(until) {
+			k.worker.log.Warn("a lease ended before a heartbeat got through", "task", k.attempt.ID)
+			k.lost()
+			return
+		}
+		bounded, done := context.WithDeadline(ctx, until)
+		err := k.beat(bounded, Heartbeat{})
+		done()
+		next = time.Now().Add(third)
+		var absent *Absent
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case isGone(err):
+			k.worker.log.Info("a task is not ours any more", "task", k.attempt.ID, "error", err)
+			k.lost()
+			return
+		case errors.As(err, &absent):
+			next = minTime(time.Now().Add(third/4), until)
+		default:
+			// A token may be replaced, a scope granted, before the lease is over.
+			k.worker.log.Error("a heartbeat was refused", "task", k.attempt.ID, "error", err)
+			next = minTime(time.Now().Add(third/4), until)
+		}
+	}
+}
+
+// say sends a heartbeat that carries something, and repeats it while the lease lives.
+func (k *keeper) say(ctx context.Context, beat Heartbeat) error {
+	var pauses backoff
+	for {
+		err := k.beat(ctx, beat)
+		var absent *Absent
+		if !errors.As(err, &absent) {
+			if isGone(err) {
+				k.lost()
+			}
+			return err
+		}
+		if err := sleep(ctx, pauses.pause(absent.RetryAfter)); err != nil {
+			return err
+		}
+	}
+}
+
+func (k *keeper) beat(ctx context.Context, beat Heartbeat) error {
+	beat.TaskID, beat.Attempt, beat.Lease = k.attempt.ID, k.attempt.Number, k.worker.lease
+	sent := time.Now()
+	kept, err := k.worker.link.Heartbeat(ctx, beat)
+	if err != nil {
+		return err
+	}
+	k.attempt.lock.Lock()
+	k.attempt.until = sent.Add(k.worker.lease)
+	k.attempt.lock.Unlock()
+	if kept.Cancel != nil {
+		k.stop(ErrCancelRequested)
+	}
+	return nil
+}
+
+func (k *keeper) lost() {
+	k.lose(ErrLeaseLost)
+	k.stop(ErrLeaseLost)
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

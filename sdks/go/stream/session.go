@@ -1,0 +1,241 @@
+// Package stream is codeq over gRPC streams, the fast path: no request per task, and work pushed the moment it is there.
+//
+//	worker := codeq.NewWorker(client, codeq.Over(stream.NewLink("127.0.0.1:9091", token, codeq.DefaultName())))
+//	producer := stream.NewProducer("127.0.0.1:9092", token)
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	codeq "github.com/codeq/codeq/sdks/go"
+)
+
+const (
+	// batchItems is how many items one message has.
+	batchItems = 1000
+	// messageBytes is the largest message that is read; the server sends up to 16 MiB and an envelope.
+	messageBytes = 17 << 20
+	// pingInterval is how long a connection may be silent; servers allow one ping in five minutes.
+	pingInterval = 5 * time.Minute
+	pingTimeout  = 20 * time.Second
+	// helloTime is what a handshake may take.
+	helloTime = 10 * time.Second
+)
+
+// Token is asked for a token for every new stream.
+type Token func(ctx context.Context) (string, error)
+
+// Static is a token that stays the same.
+func Static(token string) Token {
+	return func(context.Context) (string, error) { return token, nil }
+}
+
+// session keeps one stream open: it is opened when it is needed, and anew after it broke.
+type session[Out, In any] struct {
+	address string
+	token   Token
+	open    func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
+	hello   func(token string) *Out
+	// heard gets every message after the handshake, broken the end of a stream.
+	heard  func(*In)
+	broken func(error)
+
+	lock    sync.Mutex
+	conn    *grpc.ClientConn
+	stream  grpc.BidiStreamingClient[Out, In]
+	cancel  context.CancelFunc
+	isEnded bool
+}
+
+// send puts a message on the stream. The outcome of what it asks for is unknown if the stream breaks.
+func (s *session[Out, In]) send(ctx context.Context, message *Out) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.stream == nil {
+		if err := s.connect(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.stream.Send(message); err != nil {
+		s.drop()
+		return &codeq.Absent{Text: err.Error(), Cause: err}
+	}
+	return nil
+}
+
+func (s *session[Out, In]) connect(ctx context.Context) error {
+	if s.isEnded {
+		return errors.New("the stream is closed")
+	}
+	token, err := s.token(ctx)
+	if err != nil {
+		return &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
+	}
+	if s.conn == nil {
+		s.conn, err = grpc.NewClient(s.address,
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}))
+		if err != nil {
+			return err
+		}
+	}
+	streaming, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(helloTime, cancel)
+	stream, err := s.open(streaming, s.conn)
+	if err == nil {
+		err = stream.Send(s.hello(token))
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if !timer.Stop() || err != nil {
+		cancel()
+		return handshakeError(err)
+	}
+	s.stream, s.cancel = stream, cancel
+	go s.listen(stream)
+	return nil
+}
+
+func (s *session[Out, In]) listen(stream grpc.BidiStreamingClient[Out, In]) {
+	for {
+		message, err := stream.Recv()
+		if err != nil {
+			s.lock.Lock()
+			if s.stream == stream {
+				s.drop()
+			}
+			s.lock.Unlock()
+			s.broken(&codeq.Absent{Text: err.Error(), Cause: err})
+			return
+		}
+		s.heard(message)
+	}
+}
+
+func (s *session[Out, In]) drop() {
+	s.cancel()
+	s.stream = nil
+}
+
+func (s *session[Out, In]) close() error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.isEnded = true
+	if s.stream != nil {
+		_ = s.stream.CloseSend()
+		s.drop()
+	}
+	if s.conn == nil {
+		return nil
+	}
+	return s.conn.Close()
+}
+
+// handshakeError tells a token that is refused from a server that is away.
+func handshakeError(err error) error {
+	if err == nil {
+		err = errors.New("the handshake took too long")
+	}
+	said, _ := status.FromError(err)
+	switch said.Code() {
+	case codes.Unauthenticated:
+		return &codeq.Refused{Status: 401, Code: codeq.InvalidToken, Text: said.Message()}
+	case codes.PermissionDenied:
+		return &codeq.Refused{Status: 403, Code: codeq.InvalidTenant, Text: said.Message()}
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
+		return &codeq.Refused{Status: 400, Code: codeq.InvalidBody, Text: said.Message()}
+	}
+	return &codeq.Absent{Text: err.Error(), NotSent: true, Cause: err}
+}
+
+// ackError is what an ack says.
+func ackError(ok bool, text string) error {
+	if ok {
+		return nil
+	}
+	byText := map[string]codeq.Code{
+		"task not found": codeq.TaskNotFound, "not-found": codeq.TaskNotFound, "lease-lost": codeq.LeaseLost,
+		"cancelled": codeq.Cancelled, "not-in-progress": codeq.NotInProgress, "not-owner": codeq.NotOwner,
+		"invalid command": codeq.InvalidCommand, "command is required": codeq.InvalidCommand,
+		"payload too large": codeq.PayloadTooLarge, "invalid webhook url": codeq.InvalidWebhookURL,
+		"internal error": codeq.Internal,
+	}
+	if text == "storage unavailable" {
+		return &codeq.Absent{Text: text}
+	}
+	return &codeq.Refused{Code: byText[text], Text: text}
+}
+
+// whole is a span in seconds, rounded up.
+func whole(span time.Duration) int32 { return int32((span + time.Second - 1) / time.Second) }
+
+// waits are answers that somebody waits for, by key.
+type waits[K comparable] struct {
+	lock sync.Mutex
+	by   map[K][]chan error
+}
+
+func (w *waits[K]) add(key K) chan error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.by == nil {
+		w.by = map[K][]chan error{}
+	}
+	answered := make(chan error, 1)
+	w.by[key] = append(w.by[key], answered)
+	return answered
+}
+
+// answer tells the one that has waited longest.
+func (w *waits[K]) answer(key K, err error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if waiting := w.by[key]; len(waiting) > 1 {
+		waiting[0] <- err
+		w.by[key] = waiting[1:]
+	} else if len(waiting) == 1 {
+		waiting[0] <- err
+		delete(w.by, key)
+	}
+}
+
+func (w *waits[K]) remove(key K, answered chan error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for at, one := range w.by[key] {
+		if one == answered {
+			w.by[key] = append(w.by[key][:at:at], w.by[key][at+1:]...)
+		}
+	}
+	if len(w.by[key]) == 0 {
+		delete(w.by, key)
+	}
+}
+
+// failAll tells everyone that the stream broke.
+func (w *waits[K]) failAll(err error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, waiting := range w.by {
+		for _, answered := range waiting {
+			answered <- err
+		}
+	}
+	w.by = nil
+}
+
+func ended(ctx context.Context) error {
+	return &codeq.Absent{Text: fmt.Sprint(context.Cause(ctx)), Cause: context.Cause(ctx)}
+}

@@ -1,0 +1,3 @@
+"""The version of the package, as sent with claims."""
+
+__version__ = "0.1.0"

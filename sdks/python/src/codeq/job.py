@@ -1,0 +1,66 @@
+"""One attempt in the hands of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from . import wire
+from .context import Context, ContextBase
+
+
+class Job:
+    """A claimed task, its context, and what runs for it."""
+
+    def __init__(self, task: Mapping[str, Any], received: float, lease: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.task = task
+        self.id: str = task["id"]
+        self.attempt: int = task.get("attempts", 1)
+        self.command: str = task["command"]
+        self.lease = lease
+        self.lease_until = received + lease
+        self.next_beat = received + lease / 3
+        self.is_beating = False
+        self.ctx: ContextBase | None = None
+        self.started = time.monotonic()
+        #: Set, on the worker's loop, when the task is no longer ours.
+        self.lost = asyncio.Event()
+        self.handler: asyncio.Task[Any] | None = None
+        self._loop = loop
+
+    @property
+    def is_lost(self) -> bool:
+        return self.ctx is not None and self.ctx.stop_reason == "lease lost"
+
+    def extended(self, sent: float) -> None:
+        """A heartbeat sent at that time got through."""
+        self.lease_until = sent + self.lease
+        self.next_beat = sent + self.lease / 3
+        if self.ctx is not None:
+            self.ctx._lease_until = self.lease_until
+
+    def lose(self) -> None:
+        """From any thread: the lease is over, or the task is somebody else's."""
+        self._stop("lease lost")
+        self._loop.call_soon_threadsafe(self.lost.set)
+
+    def request_cancel(self, cancel: Mapping[str, Any]) -> None:
+        """From any thread: somebody asks the handler to stop."""
+        if self.ctx is not None and self.ctx.stop_reason is None:
+            self.ctx.cancel_deadline = wire.parse_timestamp(cancel.get("deadline"))
+            self._stop("cancelled")
+
+    def shut_down(self) -> None:
+        self._stop("shutdown")
+
+    def _stop(self, reason: str) -> None:
+        if self.ctx is not None:
+            self.ctx.stop(reason)
+        if isinstance(self.ctx, Context) or reason != "cancelled":
+            self._loop.call_soon_threadsafe(self._cancel_handler)
+
+    def _cancel_handler(self) -> None:
+        if self.handler is not None and not self.handler.done():
+            self.handler.cancel()

@@ -1,0 +1,345 @@
+// The worker: claims for free slots, runs handlers under a lease, reports, and ends gracefully.
+
+import { Backoff } from "./backoff.js";
+import type { Client } from "./client.js";
+import { Refused } from "./errors.js";
+import { Job, Stopped } from "./job.js";
+import { GONE, Keeper, now } from "./keeper.js";
+import * as limits from "./limits.js";
+import type { TaskDefinition } from "./options.js";
+import { completed, failed, givenBack, type Report, thrown } from "./outcome.js";
+import { Reporter } from "./reporter.js";
+import { PayloadError, type StandardSchema, validated } from "./schema.js";
+import type { TaskFields } from "./task.js";
+import { Absent } from "./transport.js";
+import { VERSION } from "./version.js";
+import { type Duration, milliseconds, pause } from "./wire.js";
+
+// biome-ignore lint/suspicious/noExplicitAny: a command without a definition carries anything
+type Anything = any;
+
+/** What a handler returns becomes the result: nothing is `{}`, and what is no object is wrapped as `{ value }`. */
+export type Handler<P, R> = (job: Job<P>) => R | Promise<R>;
+
+/** Runs around every handler: does something, awaits `next()`, does something, and returns what it returned. */
+export type Middleware = (job: Job, next: () => Promise<unknown>) => Promise<unknown>;
+
+/** Where lines go: `console`, pino, or anything with these methods. */
+export interface Logger {
+  debug(fields: object, text: string): void;
+  info(fields: object, text: string): void;
+  warn(fields: object, text: string): void;
+  error(fields: object, text: string): void;
+}
+
+export interface WorkerOptions {
+  /** Handlers at once; 16. */
+  concurrency?: number;
+  /** How long a task is lent for; heartbeats keep it. 60 s. */
+  lease?: Duration;
+  /** What handlers have to end by themselves when the worker stops; 25 s. */
+  grace?: Duration;
+  /** How often a command is asked for first, relative to the others: 1 to 100. */
+  weights?: Record<string, number>;
+  /** Name of the worker; host and process unless given. */
+  name?: string;
+  middleware?: Middleware[];
+  /** Nothing is logged without one. */
+  logger?: Logger;
+}
+
+interface Known {
+  command: string;
+  schema: StandardSchema<Anything, Anything> | undefined;
+  handler: Handler<Anything, unknown>;
+}
+
+/** Runs handlers by command. */
+export class Worker {
+  readonly #client: Client;
+  readonly #options: WorkerOptions;
+  readonly #handlers = new Map<string, Known>();
+  readonly #stop = new AbortController();
+  readonly #leaseMs: number;
+  readonly #concurrency: number;
+  readonly #running = new Set<Promise<void>>();
+  readonly #jobs = new Set<Job>();
+  #name = "";
+  #headers: Record<string, string> = {};
+  #claimFields: Record<string, unknown> = {};
+  #keeper!: Keeper;
+  #reporter!: Reporter;
+  #free: number;
+  #slotFreed: () => void = () => undefined;
+  #isOver = false;
+
+  constructor(client: Client, options: WorkerOptions = {}) {
+    const { concurrency = 16 } = options;
+    if (!(concurrency >= 1 && concurrency <= limits.CONCURRENCY)) {
+      throw new RangeError(`concurrency is 1 to ${limits.CONCURRENCY}`);
+    }
+    this.#client = client;
+    this.#options = options;
+    this.#free = this.#concurrency = Math.floor(concurrency);
+    const lease = milliseconds(options.lease ?? 60);
+    this.#leaseMs = Math.min(Math.max(lease, limits.LEASE_MS[0]), limits.LEASE_MS[1]);
+  }
+
+  /** Makes a function the handler of a task: of its definition, or of a command alone. */
+  handle<P = Anything, R = unknown>(
+    task: TaskDefinition<Anything, P, R> | string,
+    // biome-ignore lint/suspicious/noConfusingVoidType: a handler without a result returns nothing
+    handler: Handler<P, R | undefined | void>,
+  ): this {
+    const [command, schema] = typeof task === "string" ? [task.trim(), undefined] : [task.command, task.schema];
+    const key = command.toLowerCase();
+    if (this.#handlers.has(key)) throw new Error(`${command} has a handler already`);
+    this.#handlers.set(key, { command, schema, handler });
+    return this;
+  }
+
+  /** Works until `stop` is called, the signal aborts, or SIGTERM or SIGINT comes. Throws what ends it otherwise. */
+  async run(options: { signals?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+    if (!this.#handlers.size) throw new Error("the worker has no handler");
+    await this.#introduce();
+    const forget = options.signals === false ? () => undefined : this.#listenToSignals();
+    const outer = options.signal;
+    const stop = () => this.stop();
+    if (outer?.aborted) stop();
+    outer?.addEventListener("abort", stop, { once: true });
+    this.#reporter = new Reporter(this.#client.transport, this.#headers);
+    this.#keeper = await Keeper.start(this.#client.transport, this.#leaseMs, this.#headers);
+    try {
+      await this.#claimUntilStop();
+    } finally {
+      await this.#finish();
+      outer?.removeEventListener("abort", stop);
+      forget();
+      await this.#keeper.end();
+    }
+  }
+
+  /** Claims nothing more and lets `run` end once the handlers have. */
+  stop(): void {
+    this.#stop.abort();
+    this.#slotFreed();
+  }
+
+  async #introduce(): Promise<void> {
+    const { hostname } = await import("node:os");
+    const name = this.#options.name ?? `${hostname()}-${process.pid}`.replace(/[^!-~]/g, "-");
+    this.#name = name.slice(-limits.WORKER_NAME_CHARACTERS);
+    this.#headers = { "Content-Type": "application/json", "Codeq-Worker": this.#name };
+    const worker = {
+      host: hostname().slice(0, 128),
+      pid: process.pid,
+      sdk: "typescript",
+      version: VERSION,
+      slots: this.#concurrency,
+    };
+    const commands = [...this.#handlers.values()].map((known) => known.command);
+    const leaseSeconds = Math.ceil(this.#leaseMs / 1000);
+    this.#claimFields = { commands, leaseSeconds, order: "fair", weights: this.#options.weights, worker };
+  }
+
+  // ---- claims
+
+  async #claimUntilStop(): Promise<void> {
+    const backoff = new Backoff();
+    while (!this.#stop.signal.aborted) {
+      await this.#slot();
+      if (this.#stop.signal.aborted) return;
+      try {
+        const { tasks, lentAt } = await this.#claim(Math.min(this.#free, limits.BATCH_ITEMS));
+        backoff.reset();
+        this.#start(tasks, lentAt);
+      } catch (error) {
+        if (!(error instanceof Absent)) throw error;
+        this.#options.logger?.warn({ error: error.message }, "cannot claim; trying again");
+        await pause(backoff.pause(error.retryAfterMs), this.#stop.signal);
+      }
+    }
+  }
+
+  async #slot(): Promise<void> {
+    while (this.#free === 0 && !this.#stop.signal.aborted) {
+      await new Promise<void>((resolve) => {
+        this.#slotFreed = resolve;
+      });
+    }
+    // Slots that get free in the same turn of the loop are claimed for together.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /**
+   * What is there now, up to `count`; if there is nothing, waits a while for one task, or for the stop. Only the wait is
+   * interrupted, and then the server lends nothing to it. The first request is always seen through: what it brings must
+   * be given back, and not be left to the end of its lease. The leases began at `lentAt`: before the request, but after
+   * a wait, during which nothing was lent.
+   */
+  async #claim(count: number): Promise<{ tasks: TaskFields[]; lentAt: number }> {
+    const { transport } = this.#client;
+    const body = JSON.stringify({ ...this.#claimFields, count });
+    const sent = now();
+    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers });
+    if (there.status !== 204) return { tasks: there.body.tasks, lentAt: sent };
+    const { signal } = this.#stop;
+    if (signal.aborted) return { tasks: [], lentAt: sent };
+    const wait = JSON.stringify({ ...this.#claimFields, waitSeconds: limits.CLAIM_WAIT_SECONDS });
+    const waitMs = limits.CLAIM_WAIT_SECONDS * 1000;
+    try {
+      const one = await transport.once("/v1/codeq/tasks/claim", { body: wait, headers: this.#headers, waitMs, signal });
+      return { tasks: one.status === 204 ? [] : [one.body], lentAt: now() };
+    } catch (error) {
+      if (signal.aborted) return { tasks: [], lentAt: sent };
+      throw error;
+    }
+  }
+
+  // ---- jobs
+
+  #start(tasks: TaskFields[], lentAt: number): void {
+    const jobs = tasks.map((fields) => new Job(fields, lentAt + this.#leaseMs, (job, said) => this.#say(job, said)));
+    if (jobs.length) this.#keeper.add(jobs);
+    for (const job of jobs) {
+      this.#free--;
+      this.#jobs.add(job);
+      const running = this.#work(job).finally(() => {
+        this.#keeper.remove(job);
+        this.#jobs.delete(job);
+        this.#running.delete(running);
+        this.#free++;
+        this.#slotFreed();
+      });
+      this.#running.add(running);
+    }
+  }
+
+  async #work(job: Job): Promise<void> {
+    const started = now();
+    const known = this.#handlers.get(job.command.toLowerCase());
+    const isOurs = known && !this.#stop.signal.aborted;
+    const report = isOurs ? await this.#outcome(job, known) : givenBack(job.id, job.attempt);
+    if (!job.isLost) await this.#deliver(report, job);
+    const outcome = job.isLost ? "dropped" : report.outcome;
+    const { id, command, attempt } = job;
+    this.#options.logger?.info({ task: id, command, attempt, outcome, ms: now() - started }, `task ${outcome}`);
+  }
+
+  /** How the handler ended, or a refund if the worker ends before it, or nothing to report if the lease is lost. */
+  async #outcome(job: Job, known: Known): Promise<Report> {
+    const ended = run(job, known, this.#options.middleware ?? []);
+    const cut = new Promise<Report>((resolve) => {
+      job.signal.addEventListener("abort", () => {
+        const { why } = job.signal.reason as Stopped;
+        if (why === "shutdown") setTimeout(() => resolve(givenBack(job.id, job.attempt)), limits.ABORT_MS).unref();
+      });
+    });
+    const report = await Promise.race([ended, cut]);
+    const isCut = (job.signal.reason as Stopped | undefined)?.why === "shutdown";
+    return isCut ? givenBack(job.id, job.attempt) : report;
+  }
+
+  async #say(job: Job, said: Record<string, unknown>): Promise<void> {
+    const sent = now();
+    const extendSeconds = Math.ceil(this.#leaseMs / 1000);
+    const body = JSON.stringify({ extendSeconds, attempt: job.attempt, ...said });
+    const path = `/v1/codeq/tasks/${encodeURIComponent(job.id)}/heartbeat`;
+    try {
+      const answer = await this.#client.transport.call(path, { body, headers: this.#headers, signal: job.signal });
+      job.kept(sent + this.#leaseMs, answer.body?.cancel);
+    } catch (error) {
+      if (error instanceof Refused && GONE.has(error.code)) job.lose(error.code);
+      throw error;
+    }
+  }
+
+  /** Reports until there is an answer, or until the lease is lost and it cannot matter any more. */
+  async #deliver(first: Report, job: Job): Promise<void> {
+    const backoff = new Backoff();
+    const log = this.#options.logger;
+    let report = first;
+    while (!job.isLost && !this.#isOver) {
+      try {
+        return await this.#reporter.send(report);
+      } catch (error) {
+        const text = (error as Error).message;
+        if (error instanceof Absent) {
+          log?.debug({ task: job.id, error: text }, "a report has no answer yet");
+          await job.pauseUnlessLost(backoff.pause(error.retryAfterMs));
+        } else if (error instanceof Refused && GONE.has(error.code)) {
+          // After an unknown outcome this is our own report that got through.
+          return log?.debug({ task: job.id, error: text }, "the report came too late, or was there already");
+        } else if (report.outcome === "completed") {
+          report = failed(job.id, job.attempt, `the result was not taken: ${text}`);
+        } else return log?.error({ task: job.id, error: text }, "the report was refused");
+      }
+    }
+  }
+
+  // ---- the end
+
+  #listenToSignals(): () => void {
+    let count = 0;
+    const on = (signal: NodeJS.Signals) => {
+      if (++count > 1) process.exit(signal === "SIGINT" ? 130 : 143);
+      this.#options.logger?.info({ inHand: this.#jobs.size }, "stopping");
+      this.stop();
+    };
+    process.on("SIGTERM", on);
+    process.on("SIGINT", on);
+    return () => {
+      process.off("SIGTERM", on);
+      process.off("SIGINT", on);
+    };
+  }
+
+  /** Handlers have the grace; then their signals abort, and what is left is given back at no cost. */
+  async #finish(): Promise<void> {
+    this.stop();
+    await this.#settled(milliseconds(this.#options.grace ?? limits.GRACE_MS / 1000));
+    for (const job of this.#jobs) job.stop(new Stopped("shutdown", "the worker ends"));
+    await this.#settled(limits.ABORT_MS + limits.LAST_REPORTS_MS);
+    this.#isOver = true;
+  }
+
+  /** Waits until no job is left, but not longer. */
+  async #settled(ms: number): Promise<void> {
+    if (!this.#running.size) return;
+    const enough = new AbortController();
+    await Promise.race([Promise.allSettled([...this.#running]), pause(ms, enough.signal)]);
+    enough.abort();
+  }
+
+  /** For tests: runs the handler of a task in this process. */
+  async attempt(job: Job): Promise<Report> {
+    const known = this.#handlers.get(job.command.toLowerCase());
+    if (!known) throw new Error(`${job.command} has no handler`);
+    return run(job, known, this.#options.middleware ?? []);
+  }
+}
+
+/** The handler inside of the middleware, and what its end means. */
+async function run(job: Job, known: Known, middleware: Middleware[]): Promise<Report> {
+  try {
+    (job as { payload: unknown }).payload = await payloadOf(job, known.schema);
+    let call = async () => known.handler(job as Job<Anything>);
+    for (const layer of middleware.toReversed()) {
+      const next = call;
+      call = () => layer(job, next);
+    }
+    return completed(job.id, job.attempt, await call(), job.artifacts);
+  } catch (error) {
+    return thrown(job.id, job.attempt, error, job.artifacts);
+  }
+}
+
+async function payloadOf(job: Job, schema: StandardSchema<Anything, Anything> | undefined): Promise<unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(job.payloadText);
+  } catch (error) {
+    throw new PayloadError((error as Error).message);
+  }
+  return schema ? validated(schema, value) : value;
+}
