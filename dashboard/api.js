@@ -15,7 +15,8 @@ export class ApiError extends Error {
 
   /** The server is not there, not yet, or not well. Asking again may help. */
   get isAway() {
-    return this.status === 0 || this.status >= 500;
+    // 501 is what this server's store cannot do.
+    return this.status === 0 || (this.status >= 500 && this.status !== 501);
   }
 }
 
@@ -23,7 +24,7 @@ export const session = {
   /** Given by `codeq dev`; empty anywhere else. */
   devToken: "",
   version: "",
-  /** Whether the token may look after queues. */
+  /** Whether the token has admin rights. */
   isAdmin: false,
   tenant: "",
 };
@@ -76,6 +77,17 @@ export function query(parameters) {
   );
   const text = new URLSearchParams(given).toString();
   return text ? `?${text}` : "";
+}
+
+/** Who the token says it is; empty for a token that does not say. */
+export function subject() {
+  try {
+    const [, claims] = token().split(".");
+    const text = atob(claims.replace(/-/g, "+").replace(/_/g, "/"));
+    return String(JSON.parse(text).sub ?? "");
+  } catch {
+    return "";
+  }
 }
 
 export const segment = encodeURIComponent;

@@ -5,6 +5,8 @@ import { clock, time } from "./format.js";
 
 const HEIGHT = 168;
 const MARGIN = { top: 10, right: 10, bottom: 22, left: 48 };
+/** Width of one character of a label, and what is kept free beside it. */
+const LABEL = { character: 6.6, space: 12 };
 const MINUTE = 60_000;
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360].map((minutes) => minutes * MINUTE);
 
@@ -29,7 +31,7 @@ export function chart({ title, series, format, hint }) {
     return value;
   });
   const tip = h("div", { class: "tip", hidden: true });
-  const empty = h("p", { class: "chart-empty", hidden: true }, "Nothing happened in this time.");
+  const empty = h("p", { class: "chart-empty", hidden: true }, "No activity in this period.");
   const node = h(
     "div",
     { class: "chart-box" },
@@ -65,38 +67,47 @@ function lastOf(line) {
   return line.length ? line[line.length - 1] : null;
 }
 
-function scales(surface, { from, to, lines }) {
+/** Room for the longest label of the axis: one that is cut reads as another number. */
+function leftMargin(ticks, format) {
+  const longest = Math.max(...ticks.map((value) => format(value).length));
+  return Math.max(MARGIN.left, Math.ceil(longest * LABEL.character) + LABEL.space);
+}
+
+function scales(surface, { from, to, lines }, format) {
   const width = Math.max(surface.clientWidth, 120);
   const most = Math.max(0, ...lines.flat().filter((value) => value !== null));
   const tick = roundUp(Math.max(most, 1e-9) / 3);
   const top = most === 0 ? 1 : Math.ceil(most / tick - 1e-9) * tick;
   const right = width - MARGIN.right;
   const bottom = HEIGHT - MARGIN.bottom;
+  const ticks =
+    most === 0 ? [0, 1] : Array.from({ length: Math.round(top / tick) + 1 }, (_, index) => index * tick);
+  const left = leftMargin(ticks, format);
   return {
     width,
+    left,
     right,
     bottom,
-    ticks:
-      most === 0 ? [0, 1] : Array.from({ length: Math.round(top / tick) + 1 }, (_, index) => index * tick),
-    x: (at) => MARGIN.left + ((at - from) / (to - from)) * (right - MARGIN.left),
+    ticks,
+    x: (at) => left + ((at - from) / (to - from)) * (right - left),
     y: (value) => bottom - (value / top) * (bottom - MARGIN.top),
   };
 }
 
 function render(surface, series, format, data) {
-  const { width, right, bottom, ticks, x, y } = scales(surface, data);
+  const { width, left, right, bottom, ticks, x, y } = scales(surface, data, format);
   setAttribute(surface, "viewBox", `0 0 ${width} ${HEIGHT}`);
   const parts = [];
   for (const value of ticks) {
     const at = Math.round(y(value)) + 0.5;
     parts.push(
-      svg("line", { class: value === 0 ? "axis" : "grid", x1: MARGIN.left, x2: right, y1: at, y2: at }),
+      svg("line", { class: value === 0 ? "axis" : "grid", x1: left, x2: right, y1: at, y2: at }),
     );
     parts.push(
-      svg("text", { class: "label", x: MARGIN.left - 6, y: at + 3.5, "text-anchor": "end" }, format(value)),
+      svg("text", { class: "label", x: left - 6, y: at + 3.5, "text-anchor": "end" }, format(value)),
     );
   }
-  parts.push(...hours(data, width, x, bottom));
+  parts.push(...hours(data, { width, left, bottom, x }));
   data.lines.forEach((line, index) => {
     const { kind, isFilled } = series[index];
     const point = (number) => [x(data.start + number * data.step), y(line[number])];
@@ -107,14 +118,14 @@ function render(surface, series, format, data) {
   replace(surface, parts);
 }
 
-function hours({ from, to }, width, x, bottom) {
+function hours({ from, to }, { width, left, bottom, x }) {
   const wanted = Math.max(2, Math.floor(width / 90));
   const step = TIME_STEPS.find((size) => (to - from) / size <= wanted) ?? TIME_STEPS.at(-1);
   const shift = new Date(from).getTimezoneOffset() * MINUTE;
   const labels = [];
   for (let at = Math.ceil((from - shift) / step) * step + shift; at <= to; at += step) {
     const place = x(at);
-    if (place > MARGIN.left + 12 && place < width - 20) {
+    if (place > left + 12 && place < width - 20) {
       labels.push(
         svg("text", { class: "label", x: place, y: bottom + 15, "text-anchor": "middle" }, clock(at)),
       );
@@ -163,7 +174,7 @@ function follow(surface, tip, read, series, format) {
   surface.addEventListener("pointermove", (event) => {
     const data = read();
     if (!data || data.lines[0].length === 0) return;
-    const { x, width } = scales(surface, data);
+    const { x, width } = scales(surface, data, format);
     const box = surface.getBoundingClientRect();
     const at = event.clientX - box.left;
     const span = x(data.start + data.step) - x(data.start);

@@ -30,7 +30,7 @@ function neat(text) {
 /** `text` is JSON as it is on the wire. */
 export function content(title, text) {
   const printed = neat(text);
-  const place = h("div", { class: "code", tabindex: "0", role: "region", "aria-label": title });
+  const place = h("div", { class: "code", tabindex: "0", role: "region", "aria-label": `${title} text` });
   const size = h("span", { class: "muted" }, bytes(new Blob([text]).size));
   const copy = button(
     "Copy",

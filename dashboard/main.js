@@ -16,7 +16,16 @@ const PAGES = [
   { path: "queues", title: "Queue", view: lazy("queue", "queue"), needsAdmin: true },
   { path: "tasks", title: "Task", view: lazy("task", "task") },
   { path: "dead", title: "Dead letters", view: lazy("dead", "dead"), needsAdmin: true, isListed: true },
+  { path: "failed", title: "Failed", view: lazy("dead", "failed"), needsAdmin: true, isListed: true },
   { path: "search", title: "Search", view: lazy("search", "search"), needsAdmin: true, isListed: true },
+  { path: "workers", title: "Workers", view: lazy("workers", "workers"), needsAdmin: true, isListed: true },
+  {
+    path: "schedules",
+    title: "Schedules",
+    view: lazy("schedules", "schedules"),
+    needsAdmin: true,
+    isListed: true,
+  },
   { path: "live", title: "Live", view: lazy("tail", "tail"), isListed: true },
   {
     path: "webhooks",
@@ -25,6 +34,7 @@ const PAGES = [
     needsAdmin: true,
     isListed: true,
   },
+  { path: "audit", title: "Audit", view: lazy("audit", "audit"), needsAdmin: true, isListed: true },
 ];
 
 /** Between two tries while the server is away. */
@@ -82,7 +92,7 @@ function needsAdmin() {
   return h(
     "div",
     { class: "empty" },
-    h("h1", {}, "This token may not look after queues"),
+    h("h1", {}, "This token does not have admin rights"),
     h(
       "p",
       {},
@@ -137,7 +147,7 @@ function watchConnection() {
   const notice = byId("notice");
   const tell = (isThere, text) => {
     state.className = `connection ${isThere ? "there" : "away"}`;
-    setText(state, isThere ? "Connected" : "Away");
+    setText(state, isThere ? "Connected" : "Disconnected");
     notice.hidden = isThere;
     setText(notice, text);
   };
@@ -175,6 +185,12 @@ async function boot() {
     const id = byId("jump-id").value.trim();
     if (id) location.hash = `#/tasks/${encodeURIComponent(id)}`;
     byId("jump-id").value = "";
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, textarea, select, dialog")) return;
+    event.preventDefault();
+    byId("jump-id").focus();
   });
   addEventListener("hashchange", show);
   await readConfig().catch(() => undefined);

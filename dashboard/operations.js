@@ -1,6 +1,6 @@
 // Bulk work: asking how much it is, starting it, and watching it.
 
-import { get, post, remove, query, segment } from "./api.js";
+import { get, post, remove, query, segment, subject } from "./api.js";
 import { button, field, h, panel, replace, setAttribute, setText } from "./dom.js";
 import { ask, attempt } from "./dialog.js";
 import { ago, count, plural } from "./format.js";
@@ -40,49 +40,103 @@ function told(matched, doing) {
   return { text, isPossible: matched > 0 };
 }
 
-/** Gives dead letters new attempts, after a dry run. */
-export function replay(command, group, what) {
-  const path = `/admin/dlq/${segment(command)}/requeue`;
+/** What a dialog says about its target: the queue, the cause or filter, and who acts. */
+function target({ command, cause, filter }) {
+  const matching = Object.entries(filter ?? {}).map(([name, value]) => `${name} = ${value}`);
+  const rows = [
+    ["Queue", command === "*" ? "all queues" : command],
+    ["Cause", cause],
+    ["Matching", matching.join(", ")],
+    ["As", subject()],
+  ].filter(([, value]) => value);
+  return h(
+    "dl",
+    { class: "facts target" },
+    rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+/** What this tab has started, so that the list of operations can say what each is about. */
+const STARTED = "codeq-operations";
+const REMEMBERED = 50;
+
+function startedHere() {
+  try {
+    return JSON.parse(sessionStorage.getItem(STARTED) ?? "{}");
+  } catch {
+    return {};
+  }
+}
+
+function remember(operation, { command, cause, filter }) {
+  const about = [
+    command === "*" ? "all queues" : command,
+    cause ?? Object.entries(filter ?? {}).map(([name, value]) => `${name} = ${value}`).join(", "),
+    subject() && `by ${subject()}`,
+  ];
+  const kept = Object.entries({ ...startedHere(), [operation.id]: about.filter(Boolean).join(" · ") });
+  sessionStorage.setItem(STARTED, JSON.stringify(Object.fromEntries(kept.slice(-REMEMBERED))));
+  return operation;
+}
+
+/** Gives failed tasks new attempts, after a dry run. `what` is {command, group, cause, filter, title, place}. */
+export function replay(what) {
+  const { command, group, filter } = what;
+  const path = `/admin/${what.place === "failed" ? "failed" : "dlq"}/${segment(command)}/requeue`;
   return ask({
-    title: `Replay ${what}?`,
+    title: `Replay ${what.title}?`,
     describe: async () =>
-      told((await post(path, { group, dryRun: true })).matched, "put back into their queue"),
-    fields: [rateField(), attemptsField()],
+      told((await post(path, { group, filter, dryRun: true })).matched, "put back into their queue"),
+    fields: [target(what), rateField(), attemptsField()],
     confirm: "Replay",
-    act: (form) =>
-      post(path, {
-        group,
-        ratePerSecond: Number(form.get("rate")) || undefined,
-        maxAttempts: Number(form.get("attempts")) || undefined,
-      }),
+    act: async (form) =>
+      remember(
+        await post(path, {
+          group,
+          filter,
+          ratePerSecond: Number(form.get("rate")) || undefined,
+          maxAttempts: Number(form.get("attempts")) || undefined,
+        }),
+        what,
+      ),
   });
 }
 
-export function deleteDead(command, group, what) {
+export function deleteDead(what) {
+  const { command, group, filter } = what;
   const dry = `/admin/dlq/${segment(command)}/requeue`;
   return ask({
-    title: `Delete ${what}?`,
+    title: `Delete ${what.title}?`,
     describe: async () =>
-      told((await post(dry, { group, dryRun: true })).matched, "deleted for good, with their payloads"),
+      told((await post(dry, { group, filter, dryRun: true })).matched, "deleted permanently, with their payloads"),
+    fields: [target(what)],
     confirm: "Delete",
     isDangerous: true,
-    act: () => remove(`/admin/dlq/${segment(command)}${query({ group, confirm: true })}`),
+    act: async () =>
+      remember(
+        await remove(`/admin/dlq/${segment(command)}${query({ ...filter, group, confirm: true })}`),
+        what,
+      ),
   });
 }
 
 export function cancelMatching(filter) {
+  const what = { filter };
   return ask({
     title: "Cancel all matching tasks?",
     describe: async () =>
       told(
         (await post("/admin/tasks/cancel", { filter, dryRun: true })).matched,
-        "cancelled; those that run are taken from their workers",
+        "cancelled; those that are running are taken from their workers",
       ),
-    fields: [rateField()],
+    fields: [target(what), rateField()],
     confirm: "Cancel tasks",
     isDangerous: true,
-    act: (form) =>
-      post("/admin/tasks/cancel", { filter, ratePerSecond: Number(form.get("rate")) || undefined }),
+    act: async (form) =>
+      remember(
+        await post("/admin/tasks/cancel", { filter, ratePerSecond: Number(form.get("rate")) || undefined }),
+        what,
+      ),
   });
 }
 
@@ -132,12 +186,13 @@ function row(operation, refresh) {
     },
     { class: "small" },
   );
+  const about = startedHere()[operation.id];
   const node = h(
     "li",
     { "data-state": operation.state },
     h("b", {}, WORDS[operation.kind] ?? operation.kind),
     bar,
-    text,
+    h("span", { class: "operation-about" }, text, about ? h("span", { class: "muted" }, about) : null),
     stop,
   );
   const update = (next) => {
@@ -150,7 +205,7 @@ function row(operation, refresh) {
       bar.removeAttribute("value");
     }
     const of = next.matched === undefined ? "" : ` of ${count(next.matched)}`;
-    const failed = next.failed ? `, ${count(next.failed)} left alone` : "";
+    const failed = next.failed ? `, ${count(next.failed)} unchanged` : "";
     const state = isRunning ? "running" : next.state;
     setText(
       text,

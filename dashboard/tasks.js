@@ -1,22 +1,13 @@
 // Lists of tasks, page by page.
 
-import { get, query } from "./api.js";
-import { badge, button, h, link, setText } from "./dom.js";
+import { get, query, session } from "./api.js";
+import { button, h, link, setText } from "./dom.js";
 import { ago, plural, shortId, time } from "./format.js";
+import { selection } from "./selection.js";
+import { countedAttempts, stateBadge, stateOf } from "./states.js";
 import { table } from "./table.js";
 
 const PAGE = 100;
-
-const PLACES = { PENDING_LIST: "ready", DELAYED_ZSET: "delayed", INPROG_SET: "running", DLQ_SET: "dead" };
-
-/** The state of a task in one word, as explain calls it. */
-export function stateOf(task) {
-  return PLACES[task.lastKnownLocation] ?? (task.status === "COMPLETED" ? "completed" : "failed");
-}
-
-export function stateBadge(state) {
-  return badge(state, `state-${state}`);
-}
 
 export function taskLink(id, length) {
   return link(`#/tasks/${encodeURIComponent(id)}`, shortId(id, length), { class: "mono", title: id });
@@ -32,18 +23,25 @@ export function whenCell(name, isShort = false) {
   };
 }
 
-function columns(hasCommand) {
+/** A completed task keeps the error of an earlier attempt, which is no news; of a traceback the end says most. */
+function errorOf(task) {
+  if (!task.error || task.status === "COMPLETED") return "–";
+  return task.error.trim().split("\n").at(-1);
+}
+
+function columns(hasCommand, box) {
   const all = [
+    box && { label: "Select", isSilent: true, kind: "box", make: box },
     { label: "Task", isHead: true, make: (task) => taskLink(task.id) },
     hasCommand && {
       label: "Queue",
       make: (task) => link(`#/queues/${encodeURIComponent(task.command)}`, task.command),
     },
     { label: "State", make: (task) => stateCell(task) },
-    { label: "Attempts", kind: "num", text: (task) => `${task.attempts ?? 0}/${task.maxAttempts ?? "∞"}` },
+    { label: "Attempts", kind: "num", text: (task) => `${countedAttempts(task)}/${task.maxAttempts ?? "∞"}` },
     { label: "Priority", kind: "num", text: (task) => task.priority ?? 0 },
     { label: "Worker", kind: "mono cut", text: (task) => task.workerId || "–" },
-    { label: "Error", kind: "error cut", text: (task) => task.error || "–" },
+    { label: "Error", kind: "error cut", text: errorOf },
     { label: "Created", kind: "when", make: whenCell("createdAt") },
     { label: "Changed", kind: "when", make: whenCell("updatedAt") },
   ];
@@ -57,14 +55,23 @@ function stateCell(task) {
 }
 
 /**
- * A table over a listing of any length: `show(path, filter)` starts it anew, a button brings the next page.
+ * A table over a listing of any length: `show(path, filter)` starts it again, a button brings the next page.
  * Resolves once the first page is there.
  */
 export function taskList({ caption, hasCommand = true, empty, signal }) {
-  const grid = table({ caption, columns: columns(hasCommand), key: (task) => task.id, empty });
+  const chosen = session.isAdmin ? selection({ changed: () => refresh() }) : null;
+  const shown = columns(hasCommand, chosen?.cell);
+  const rows = table({ caption, columns: shown, key: (task) => task.id, empty });
+  const grid = {
+    node: rows.node,
+    update(list) {
+      rows.update(list);
+      chosen?.update(list);
+    },
+  };
   const more = button("Load more", () => next(), { hidden: true });
   const status = h("span", { class: "muted", role: "status" }, "Loading…");
-  const node = h("div", { class: "task-list" }, grid.node, h("div", { class: "list-foot" }, status, more));
+  const node = h("div", { class: "task-list" }, chosen?.node, grid.node, h("div", { class: "list-foot" }, status, more));
   let items = [];
   let asked = { path: "", filter: {}, cursor: "", number: 0 };
 

@@ -1,4 +1,4 @@
-// Dead letters by cause, and what to do about them.
+// Dead letters and failed tasks by cause, and what to do about them.
 
 import { get, segment } from "../api.js";
 import { button, field, h, link, panel, replace, select } from "../dom.js";
@@ -8,10 +8,26 @@ import { poll } from "../poll.js";
 import { table } from "../table.js";
 import { taskLink, taskList, whenCell } from "../tasks.js";
 
-function causeCell(group) {
-  const href = `#/search?place=dead&group=${segment(group.group)}`;
+/** What the page shows: dead letters ran out of attempts, failed tasks were given up by their workers. */
+const KINDS = {
+  dead: {
+    route: "dlq",
+    title: "Dead letters",
+    some: "dead letters",
+    empty: "No dead letters. Tasks that run out of attempts are kept here, grouped by cause.",
+  },
+  failed: {
+    route: "failed",
+    title: "Failed",
+    some: "failed tasks",
+    empty: "No failed tasks. Tasks that their worker gave up for good are kept here for a while, grouped by cause.",
+  },
+};
+
+const causeCell = (place) => (group) => {
+  const href = `#/search?place=${place}&group=${segment(group.group)}`;
   return h("div", { class: "cause" }, link(href, group.error || "(no error text)", { class: "mono" }));
-}
+};
 
 function examplesCell(group) {
   return h(
@@ -21,9 +37,17 @@ function examplesCell(group) {
   );
 }
 
-function groupTable(started) {
+function groupTable(place, started) {
+  const kind = KINDS[place];
   const act = (verb) => async (group) => {
-    if (await verb(group.command, group.group, `dead letters of ${group.command}`)) started();
+    const what = {
+      command: group.command,
+      group: group.group,
+      cause: group.error || "(no error text)",
+      title: `${kind.some} of ${group.command}`,
+      place,
+    };
+    if (await verb(what)) started();
   };
   const [again, drop] = [act(replay), act(deleteDead)];
   const actionsCell = (group) =>
@@ -34,19 +58,19 @@ function groupTable(started) {
         class: "small primary",
         "aria-label": `Replay ${group.command}: ${group.error}`,
       }),
-      button("Delete…", () => drop(group), {
-        class: "small danger",
-        "aria-label": `Delete ${group.command}: ${group.error}`,
-      }),
+      place === "dead" &&
+        button("Delete…", () => drop(group), {
+          class: "small danger",
+          "aria-label": `Delete ${group.command}: ${group.error}`,
+        }),
     );
   return table({
-    caption: "Causes of dead letters",
+    caption: `Causes of ${kind.some}`,
     key: ({ group }) => group,
-    empty:
-      "No dead letters. Tasks that run out of attempts are kept here, grouped by the error they died of.",
+    empty: kind.empty,
     columns: [
       { label: "Count", kind: "num strong", text: (group) => count(group.count) },
-      { label: "Cause", isHead: true, kind: "wide", make: causeCell },
+      { label: "Cause", isHead: true, kind: "wide", make: causeCell(place) },
       { label: "Queue", make: (group) => link(`#/queues/${segment(group.command)}`, group.command) },
       { label: "First", kind: "when", make: whenCell("firstSeen", true) },
       { label: "Last", kind: "when", make: whenCell("lastSeen", true) },
@@ -56,7 +80,11 @@ function groupTable(started) {
   });
 }
 
-export function dead({ root, search, signal }) {
+export const dead = (page) => show(page, "dead");
+export const failed = (page) => show(page, "failed");
+
+function show({ root, search, signal }, place) {
+  const kind = KINDS[place];
   const command = search.get("command") || "*";
   let refresh = () => {};
   const work = operations(signal, () => refresh());
@@ -64,30 +92,30 @@ export function dead({ root, search, signal }) {
     work.refresh();
     refresh();
   };
-  const grid = groupTable(started);
+  const grid = groupTable(place, started);
   const truncated = h("p", { class: "muted", hidden: true }, "Only the most frequent causes are shown.");
   const choice = select("command", [["*", "All queues"]], command);
   choice.addEventListener("change", () => {
-    location.hash = choice.value === "*" ? "#/dead" : `#/dead?command=${segment(choice.value)}`;
+    location.hash = choice.value === "*" ? `#/${place}` : `#/${place}?command=${segment(choice.value)}`;
   });
   const all = (verb) => async () => {
-    const what = command === "*" ? "all dead letters" : `all dead letters of ${command}`;
-    if (await verb(command, undefined, what)) started();
+    const title = command === "*" ? `all ${kind.some}` : `all ${kind.some} of ${command}`;
+    if (await verb({ command, title, place })) started();
   };
   const actions = h(
     "div",
     { class: "actions" },
     button("Replay all…", all(replay)),
-    button("Delete all…", all(deleteDead), { class: "danger" }),
+    place === "dead" && button("Delete all…", all(deleteDead), { class: "danger" }),
   );
-  const list = taskList({ caption: "Newest dead letters", empty: "None.", signal });
+  const list = taskList({ caption: `Newest ${kind.some}`, empty: "None.", signal });
   const newest = panel("Newest", { hidden: true }, list.node);
   replace(
     root,
     h(
       "div",
       { class: "page-head" },
-      h("h1", {}, "Dead letters"),
+      h("h1", {}, kind.title),
       h("div", { class: "actions" }, field("Queue", choice, { class: "field inline" }), actions),
     ),
     work.node,
@@ -95,10 +123,10 @@ export function dead({ root, search, signal }) {
     newest,
   );
   fillChoice(choice, command, signal);
-  list.show("/admin/tasks", { place: "dead", command: command === "*" ? "" : command });
+  list.show("/admin/tasks", { place, command: command === "*" ? "" : command });
   refresh = poll(
     async () => {
-      const found = await get(`/admin/dlq/${segment(command)}/groups`, { signal });
+      const found = await get(`/admin/${kind.route}/${segment(command)}/groups`, { signal });
       grid.update(found.groups);
       truncated.hidden = !found.truncated;
       actions.hidden = found.groups.length === 0;

@@ -6,14 +6,13 @@ import { badge, h, link, panel, replace, setAttribute, setText } from "../dom.js
 import { age, count, plural, rate } from "../format.js";
 import { poll } from "../poll.js";
 import { table } from "../table.js";
+import { attention, problemOf } from "./attention.js";
 import { charts } from "./history.js";
 import { storeHealth } from "./store.js";
 import { welcome } from "./welcome.js";
 
 const EVERY_MS = 2000;
 const SPARK = { minutes: 15, points: 60 };
-/** A ready task that waits longer than this deserves a look. */
-const OLD_SECONDS = 300;
 
 const FIGURES = [
   ["Ready", "ready"],
@@ -58,7 +57,7 @@ function ageCell() {
     setAttribute(
       node,
       "class",
-      queue.ready > 0 && queue.oldestReadyAgeSeconds > OLD_SECONDS ? "warn-text" : null,
+      queue.ready > 0 && (problemOf(queue)?.[0] ?? 0) >= 4 ? "warn-text" : null,
     );
   };
   return { node, update };
@@ -118,7 +117,7 @@ const COLUMNS = [
 export function overview({ root, signal }) {
   const totals = figures([...FIGURES, ["Created", "in"], ["Ended", "out"]]);
   const grid = table({
-    caption: "Queues",
+    caption: "Queues by name",
     columns: COLUMNS,
     key: keyOf,
     sorted: 0,
@@ -132,6 +131,7 @@ export function overview({ root, signal }) {
   const number = h("span", { class: "muted", role: "status" });
   const list = panel("Queues", { tools: h("div", { class: "panel-tools" }, number, filter) }, grid.node);
   const start = h("div", { hidden: true });
+  const urgent = attention();
   let queues = null;
   let histories = new Map();
 
@@ -143,6 +143,7 @@ export function overview({ root, signal }) {
     setText(number, plural(rows.length, "queue"));
     const sum = (name) => rows.reduce((total, row) => total + (row[name] ?? 0), 0);
     totals.update(Object.fromEntries(FIGURES.map(([, name]) => [name, count(sum(name))])));
+    urgent.update(rows);
     list.hidden = rows.length === 0;
     if (rows.length === 0 && !start.firstChild) start.append(welcome());
     start.hidden = rows.length > 0;
@@ -153,6 +154,7 @@ export function overview({ root, signal }) {
     root,
     h("h1", { class: "unseen" }, "Overview"),
     totals.node,
+    urgent.node,
     start,
     panel("All queues", { class: "charts-panel" }, charts({ signal })),
     list,

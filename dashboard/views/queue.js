@@ -11,12 +11,14 @@ import { taskList } from "../tasks.js";
 import { charts } from "./history.js";
 import { figures } from "./overview.js";
 
-const PLACES = [
-  ["ready", "Ready"],
-  ["delayed", "Delayed"],
-  ["running", "In progress"],
-  ["dead", "Dead"],
-  ["done", "Done"],
+/** Tabs, and the filter of each. */
+const STATES = [
+  ["ready", "Ready", { place: "ready" }],
+  ["delayed", "Delayed", { place: "delayed" }],
+  ["running", "In progress", { place: "running" }],
+  ["dead", "Dead", { place: "dead" }],
+  ["completed", "Completed", { place: "done", status: "COMPLETED" }],
+  ["failed", "Failed", { place: "done", status: "FAILED" }],
 ];
 const FIGURES = [
   ["Ready", "ready"],
@@ -86,8 +88,8 @@ function pauseButton(command, refresh) {
       title: state.paused ? `Resume ${command}?` : `Pause ${command}?`,
       describe: async () =>
         state.paused
-          ? `Workers get tasks again: ${plural(state.ready, "task")} ready now.`
-          : `Workers get no more tasks of this queue: ${plural(state.ready, "ready task")} will wait. The ${count(state.inProgress)} in progress go on, and new ones are still taken.`,
+          ? `Workers get tasks from this queue again: ${plural(state.ready, "task")} ready now.`
+          : `Workers get no tasks from this queue until it is resumed: ${plural(state.ready, "ready task")} will wait. The ${count(state.inProgress)} in progress continue, and new tasks are still accepted.`,
       confirm: state.paused ? "Resume" : "Pause",
       act: () => post(`/admin/queues/${segment(command)}/${verb}`),
     });
@@ -109,16 +111,14 @@ function tasksByState(command, signal) {
     signal,
   });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "State" });
-  let place = "";
-  const choose = (word) => {
-    place = word;
-    for (const tab of tabs.children) tab.setAttribute("aria-pressed", tab.dataset.place === word);
-    list.show("/admin/tasks", { command, place });
+  const choose = (word, filter) => {
+    for (const tab of tabs.children) tab.setAttribute("aria-pressed", tab.dataset.state === word);
+    list.show("/admin/tasks", { command, ...filter });
   };
-  for (const [word, label] of PLACES) {
-    tabs.append(button(label, () => choose(word), { "data-place": word, "aria-pressed": "false" }));
+  for (const [word, label, filter] of STATES) {
+    tabs.append(button(label, () => choose(word, filter), { "data-state": word, "aria-pressed": "false" }));
   }
-  choose("ready");
+  choose(STATES[0][0], STATES[0][2]);
   poll(() => list.refresh(), 4000, signal);
   const all = link(`#/search?command=${segment(command)}`, "Search in this queue");
   return panel("Tasks", { tools: h("div", { class: "panel-tools" }, all) }, tabs, list.node);

@@ -1,7 +1,9 @@
 // Finding tasks. The address holds the filter, so that a search can be shared.
 
+import { get } from "../api.js";
 import { button, field, h, panel, replace, select } from "../dom.js";
-import { cancelMatching, operations } from "../operations.js";
+import { cancelMatching, deleteDead, operations, replay } from "../operations.js";
+import { poll } from "../poll.js";
 import { taskList } from "../tasks.js";
 
 const PLACES = [
@@ -10,6 +12,8 @@ const PLACES = [
   ["delayed", "Delayed"],
   ["running", "In progress"],
   ["dead", "Dead"],
+  ["failed", "Failed"],
+  ["cancelled", "Cancelled"],
   ["done", "Done"],
 ];
 const STATUSES = [
@@ -19,6 +23,7 @@ const STATUSES = [
   ["COMPLETED", "Completed"],
   ["FAILED", "Failed"],
 ];
+const EVERY_MS = 4000;
 const ORDERS = [
   ["", "Newest first"],
   ["oldest", "Oldest first"],
@@ -127,19 +132,44 @@ export function search({ root, search: address, signal }) {
   const wanted = filterOfAddress(address);
   const run = () => list.show("/admin/tasks", wanted);
   const { order: _, ...filter } = wanted;
-  const cancel = button(
-    "Cancel matching…",
-    async () => {
-      if (await cancelMatching(filter)) work.refresh();
-    },
-    { class: "small danger", hidden: Object.keys(filter).length === 0 },
-  );
+  const tools = matchingTools(filter, () => work.refresh());
   replace(
     root,
     h("div", { class: "page-head" }, h("h1", {}, "Search")),
     panel("Filter", { class: "filter-panel" }, form),
     work.node,
-    panel("Tasks", { tools: h("div", { class: "panel-tools" }, cancel) }, list.node),
+    panel("Tasks", { tools: h("div", { class: "panel-tools" }, tools) }, list.node),
   );
-  run();
+  suggestQueues(fields.command[1], form, signal);
+  run().then(() => poll(() => list.refresh(), EVERY_MS, signal));
+}
+
+/** Names of queues to choose from while one is typed. */
+async function suggestQueues(input, form, signal) {
+  const { queues } = await get("/admin/queues?view=stats", { signal }).catch(() => ({ queues: [] }));
+  const names = [...new Set(queues.map(({ command }) => command))].sort();
+  form.append(h("datalist", { id: "queue-names" }, names.map((name) => h("option", { value: name }))));
+  input.setAttribute("list", "queue-names");
+}
+
+/** What can be done to everything that matches: dead letters are replayed or deleted, live tasks cancelled. */
+function matchingTools(filter, started) {
+  if (Object.keys(filter).length === 0) return [];
+  const tool = (label, act, kind) =>
+    button(label, async () => ((await act()) ? started() : undefined), { class: `small ${kind}` });
+  if (filter.place === "failed" || filter.place === "cancelled") {
+    const { command = "*", group, status: _status, ...others } = filter;
+    const what = { command, group, filter: others, title: `all matching ${filter.place} tasks` };
+    return [tool("Replay matching…", () => replay(what), "primary")];
+  }
+  if (filter.place === "dead" || filter.group) {
+    const { command = "*", group, place: _place, status: _status, ...others } = filter;
+    const what = { command, group, filter: others, title: "all matching dead letters" };
+    return [
+      tool("Replay matching…", () => replay(what), "primary"),
+      tool("Delete matching…", () => deleteDead(what), "danger"),
+    ];
+  }
+  const isOver = filter.place === "done" || ["COMPLETED", "FAILED"].includes(filter.status);
+  return isOver ? [] : [tool("Cancel matching…", () => cancelMatching(filter), "danger")];
 }

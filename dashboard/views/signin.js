@@ -6,7 +6,7 @@ import { field, h, replace } from "../dom.js";
 function reason(refusal) {
   if (!refusal) return null;
   const text = hasOwnToken()
-    ? `The server does not take this token: ${refusal.message}.`
+    ? `The server does not accept this token: ${refusal.message}.`
     : `The server asks for a token: ${refusal.message}.`;
   return h("p", { class: "failed", role: "alert" }, text);
 }

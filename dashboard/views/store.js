@@ -35,7 +35,7 @@ function tiles(now, before, store) {
     ["Store", provider],
     ["Sync time", synced === undefined ? undefined : millis(synced * 1000)],
     ["Changes per sync", grouped === undefined ? undefined : count(Math.round(grouped * 10) / 10)],
-    ["Data", dataBytes === undefined ? undefined : bytes(dataBytes)],
+    ["Disk used (journal preallocated)", dataBytes === undefined ? undefined : bytes(dataBytes)],
     ["Disk free", total ? `${bytes(free)} (${Math.round((free / total) * 100)}%)` : undefined],
     ["Claims waiting", now.has("codeq_claims_waiting") ? count(now.get("codeq_claims_waiting")) : undefined],
     [

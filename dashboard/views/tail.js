@@ -17,6 +17,8 @@ const TYPES = [
   "promoted",
   "paused",
   "resumed",
+  "ticked",
+  "tick_skipped",
 ];
 const KINDS = {
   completed: "good",
@@ -25,6 +27,7 @@ const KINDS = {
   cancelled: "warn",
   requeued: "warn",
   paused: "warn",
+  tick_skipped: "warn",
   lagged: "bad",
 };
 /** Events on display; older ones go. */
@@ -41,7 +44,8 @@ function row(event) {
     );
   }
   const queue = session.isAdmin ? link(`#/queues/${segment(event.command)}`, event.command) : event.command;
-  const more = [event.attempt && `attempt ${event.attempt}`, event.workerId].filter(Boolean).join(" · ");
+  const tick = event.schedule && `${event.schedule}, ${event.outcome}`;
+  const more = [tick, event.attempt && `attempt ${event.attempt}`, event.workerId].filter(Boolean).join(" · ");
   return h(
     "li",
     {},
@@ -98,7 +102,7 @@ export function tail({ root, search, signal }) {
   const list = h("ol", { class: "events", tabindex: "0", "aria-label": "Events, newest first" });
   const state = h("span", { class: "muted", role: "status" }, "Connecting…");
   const screen = feed(list, state, signal);
-  const pause = button("Pause", () => setText(pause, screen.toggle() ? "Go on" : "Pause"), {
+  const pause = button("Pause", () => setText(pause, screen.toggle() ? "Resume" : "Pause"), {
     class: "primary",
   });
   const clear = button("Clear", () => screen.clear());

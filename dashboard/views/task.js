@@ -1,11 +1,11 @@
 // One task: why it is where it is, what happened to it, what it carries.
 
 import { get, getText, post, remove, segment, send, session } from "../api.js";
-import { button, h, panel, replace } from "../dom.js";
+import { button, h, link, panel, replace } from "../dom.js";
 import { ask, attempt } from "../dialog.js";
 import { content, parseExactly } from "../content.js";
 import { poll } from "../poll.js";
-import { stateBadge, stateOf } from "../tasks.js";
+import { stateBadge, stateOf } from "../states.js";
 import { about, ageAll, redraw, timeline, why } from "./telling.js";
 import { deliveryList } from "./webhooks.js";
 
@@ -66,25 +66,27 @@ function actions(task, refresh) {
       ),
     );
   }
-  if (state === "dead") {
+  if (task.status === "FAILED") {
     list.push(
       button(
         "Replay",
         act({
           title: "Replay this task?",
-          describe: async () => "1 task will be put back into its queue.",
+          describe: async () => `1 task will be put back into the queue ${task.command}, with a full set of attempts.`,
           confirm: "Replay",
           act: () => post(`${dead}/requeue`, {}),
         }),
         { class: "primary" },
       ),
     );
+  }
+  if (state === "dead") {
     list.push(
       button(
         "Delete",
         act({
           title: "Delete this dead letter?",
-          describe: async () => "1 task will be deleted for good, with its payload.",
+          describe: async () => "1 task will be deleted permanently, with its payload.",
           confirm: "Delete",
           isDangerous: true,
           act: () => remove(dead),
@@ -94,6 +96,27 @@ function actions(task, refresh) {
     );
   }
   return list;
+}
+
+function crumbs({ command }) {
+  if (!session.isAdmin) return ["Tasks"];
+  return [link("#/", "Queues"), " / ", link(`#/queues/${segment(command)}`, command), " / Task"];
+}
+
+function copyId(id) {
+  return button("Copy id", () => attempt(() => navigator.clipboard.writeText(id), "Id copied."), {
+    title: "Copy the id of this task (c)",
+  });
+}
+
+/** c copies the id, unless somebody types or copies something else. */
+function listenForKeys(id, signal) {
+  const copy = (event) => {
+    if (event.key !== "c" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, textarea, select, dialog")) return;
+    attempt(() => navigator.clipboard.writeText(id), "Id copied.");
+  };
+  addEventListener("keydown", copy, { signal });
 }
 
 const EVERY_MS = 2000;
@@ -145,10 +168,10 @@ async function draw(places, now, refresh, signal) {
   const title = h(
     "div",
     {},
-    h("p", { class: "crumb" }, "Task"),
+    h("nav", { class: "crumb", "aria-label": "Breadcrumb" }, crumbs(now)),
     h("h1", { class: "mono" }, now.id, " ", stateBadge(state)),
   );
-  replace(places.head, title, h("div", { class: "actions" }, actions(now, refresh)));
+  replace(places.head, title, h("div", { class: "actions" }, copyId(now.id), actions(now, refresh)));
   const { payload, ...others } = now;
   if (!places.payload.firstChild)
     places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
@@ -172,6 +195,7 @@ export async function task({ root, rest, signal }) {
   const first = await readTask(id, signal);
   if (!first) return replace(root, unknown(id));
   const places = makePlaces(root);
+  listenForKeys(id, signal);
   let seen = "";
   let readAt = 0;
   let version = "";

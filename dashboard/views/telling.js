@@ -4,6 +4,7 @@ import { segment, session } from "../api.js";
 import { badge, button, h, link, replace, setText } from "../dom.js";
 import { attempt } from "../dialog.js";
 import { ago, millis, time } from "../format.js";
+import { countedAttempts } from "../states.js";
 
 const GOOD = new Set(["completed"]);
 const NEUTRAL = new Set(["refunded", "abandoned", "cancelled"]);
@@ -50,18 +51,32 @@ function copied(text, what) {
   );
 }
 
+/** A traceback is shown once, with the attempt; sentences name its last line, which says what was raised. */
+function withoutTrace(text, { error }) {
+  if (!error?.trim().includes("\n")) return text;
+  return text.replace(error, error.trim().split("\n").at(-1).trim());
+}
+
+/** An error as it was written: line breaks and indentation matter in a traceback. */
+function errorText(error) {
+  if (!error.trim().includes("\n")) return h("div", { class: "bad-text" }, error);
+  return h("pre", { class: "trace", tabindex: "0", role: "region", "aria-label": "Error text" }, error.trim());
+}
+
 /** The words of the explanation, with what each reason adds. */
-export function why(explained) {
-  const others = explained.reasons.filter(({ text }) => text !== explained.summary);
+export function why({ reasons, summary: sentence, ...explained }) {
+  const own = reasons.find(({ text }) => text === sentence);
+  const summary = own ? withoutTrace(sentence, own) : sentence;
+  const others = reasons.filter(({ text }) => text !== sentence);
   return h(
     "div",
     { class: `why state-${explained.state}` },
-    h("p", { class: "summary" }, h("span", { id: "summary" }, explained.summary)),
+    h("p", { class: "summary" }, h("span", { id: "summary" }, summary)),
     others.length
       ? h(
           "ul",
           {},
-          others.map(({ text }) => h("li", {}, text)),
+          others.map((reason) => h("li", {}, withoutTrace(reason.text, reason))),
         )
       : null,
     explained.nextChangeAt ? h("p", { class: "muted" }, "Next change: ", when(explained.nextChangeAt)) : null,
@@ -80,7 +95,7 @@ export function about(task) {
     ["Status", task.status],
     [
       "Attempts",
-      `${task.attempts ?? 0} of ${task.maxAttempts ?? "unlimited"}${task.refunds ? ` (${task.refunds} refunded)` : ""}`,
+      `${countedAttempts(task)} of ${task.maxAttempts ?? "unlimited"}${task.refunds ? ` (${task.refunds} refunded)` : ""}`,
     ],
     ["Priority", String(task.priority ?? 0)],
     ["Worker", task.workerId && h("span", { class: "mono" }, task.workerId)],
@@ -101,12 +116,13 @@ export function about(task) {
         : undefined,
     ],
     ["Failure reason", task.failureReason],
-    ["Error", task.error && h("span", { class: "bad-text" }, task.error)],
+    // The attempts, which administrators see beside this, tell the error of each.
+    ["Error", session.isAdmin || !task.error ? undefined : errorText(task.error)],
   ]);
 }
 
 export function timeline(attempts) {
-  if (attempts.length === 0) return h("p", { class: "muted" }, "No worker has had it yet.");
+  if (attempts.length === 0) return h("p", { class: "muted" }, "No worker has claimed it yet.");
   const one = (entry) => {
     const kind = !entry.outcome
       ? "now"
@@ -136,7 +152,7 @@ export function timeline(attempts) {
         " · ",
         h("span", { class: "mono" }, entry.workerId),
       ),
-      entry.error ? h("div", { class: "bad-text" }, entry.error) : null,
+      entry.error ? errorText(entry.error) : null,
     );
   };
   return h("ol", { class: "timeline" }, attempts.map(one));

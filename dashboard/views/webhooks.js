@@ -2,7 +2,7 @@
 
 import { get, post, query, segment } from "../api.js";
 import { badge, button, h, panel, replace, setText } from "../dom.js";
-import { attempt } from "../dialog.js";
+import { ask, attempt, toast } from "../dialog.js";
 import { ago, plural, time } from "../format.js";
 import { poll } from "../poll.js";
 import { table } from "../table.js";
@@ -17,7 +17,7 @@ function columns(hasTask, refresh) {
       async () => {
         await attempt(
           () => post(`/admin/webhooks/${segment(delivery.id)}/redeliver`),
-          "It will be delivered now.",
+          "The callback is being delivered.",
         );
         refresh();
       },
@@ -61,6 +61,26 @@ export function deliveryList({ taskId }, signal) {
   return grid.node;
 }
 
+async function redeliverAll(deliveries, refresh) {
+  const hosts = new Set(deliveries.map(({ url }) => new URL(url).host));
+  const done = await ask({
+    title: `Redeliver ${plural(deliveries.length, "failed callback")}?`,
+    describe: async () =>
+      `${plural(deliveries.length, "callback")} to ${plural(hosts.size, "host")} will be sent again: ${[...hosts].slice(0, 5).join(", ")}.`,
+    confirm: "Redeliver",
+    act: async () => {
+      for (const { id } of deliveries) {
+        // One that was redelivered or has expired in the meantime does not stop the others.
+        await post(`/admin/webhooks/${segment(id)}/redeliver`).catch((error) =>
+          error.status === 404 || error.status === 409 ? undefined : Promise.reject(error),
+        );
+      }
+    },
+  });
+  if (done) toast("The callbacks are being delivered.");
+  refresh();
+}
+
 export function webhooks({ root, search, signal }) {
   const state = search.get("state") === "failed" ? "failed" : "pending";
   const status = h("span", { class: "muted", role: "status" }, "Loading…");
@@ -72,6 +92,11 @@ export function webhooks({ root, search, signal }) {
     },
     { hidden: true },
   );
+  let shown = [];
+  const all = button("Redeliver all shown…", () => redeliverAll(shown, () => refresh()), {
+    class: "small primary",
+    hidden: true,
+  });
   const empty = state === "failed" ? "No callback has failed." : "No callback is waiting.";
   const grid = table({
     caption: `Callbacks, ${state}`,
@@ -88,7 +113,7 @@ export function webhooks({ root, search, signal }) {
     h("div", { class: "page-head" }, h("h1", {}, "Webhooks")),
     panel(
       "Result callbacks",
-      {},
+      { tools: h("div", { class: "panel-tools" }, all) },
       h("nav", { class: "tabs", "aria-label": "State" }, tab("pending", "Pending"), tab("failed", "Failed")),
       grid.node,
       h("div", { class: "list-foot" }, status, more),
@@ -105,6 +130,8 @@ export function webhooks({ root, search, signal }) {
         if (!cursor) break;
       }
       grid.update(items);
+      shown = items;
+      all.hidden = state !== "failed" || items.length === 0;
       more.hidden = !cursor;
       setText(status, `${plural(items.length, "callback")}${cursor ? " so far" : ""}`);
     },

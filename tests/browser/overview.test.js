@@ -71,7 +71,7 @@ test("numbers and charts move while 1,000 tasks are worked off, and end equal to
   await page.waitForFunction(() => document.querySelectorAll(".spark .line.in[d*='L']").length >= 2);
   assert.equal(await page.evaluate(() => window.isSamePage), true);
   const told = await page.locator(".since").first().textContent();
-  assert.match(told, /starts anew when the server restarts/);
+  assert.match(told, /begin again when the server restarts/);
   assert.deepEqual(page.troubles, []);
 });
 

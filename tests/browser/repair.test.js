@@ -88,7 +88,7 @@ test("dead letters are grouped by cause, and one cause is replayed while its pro
   const queue = await server.queue("import");
   assert.deepEqual([queue.ready, queue.dlq], [30, 30]);
   await causes.getByRole("button", { name: /Delete/ }).click();
-  await dialog.getByText("30 tasks will be deleted for good").waitFor();
+  await dialog.getByText("30 tasks will be deleted permanently").waitFor();
   await dialog.getByRole("button", { name: "Delete" }).click();
   await page.getByText("No dead letters.").waitFor();
   assert.equal((await server.queue("import")).dlq, 0);
@@ -128,7 +128,7 @@ test("events are shown as they happen, filtered and paused", async (t) => {
   await server.claim("tailed");
   await page.getByText("Paused, 1 waiting").waitFor();
   assert.equal(await rows.count(), 1);
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Resume" }).click();
   await rows.filter({ hasText: "claimed" }).waitFor();
   assert.equal(await rows.count(), 2);
   assert.equal(await rows.filter({ hasText: "unseen" }).count(), 0);

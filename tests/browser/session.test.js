@@ -34,7 +34,7 @@ test("outside of codeq dev nobody is given a token, and a wrong one is told as s
   const page = await visit(t, server.base);
   await page.getByLabel("Token").fill("the-wrong-one");
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("alert").getByText("The server does not take this token").waitFor();
+  await page.getByRole("alert").getByText("The server does not accept this token").waitFor();
   await page.getByLabel("Token").fill("the-right-one");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "No tasks yet" }).waitFor();
@@ -52,7 +52,7 @@ test("without the admin right tasks can be read and nothing can be done to them"
   const page = await visit(t, server.base);
   await page.getByLabel("Token").fill("reader");
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "This token may not look after queues" }).waitFor();
+  await page.getByRole("heading", { name: "This token does not have admin rights" }).waitFor();
   await page.getByLabel("Open a task by its id").fill(task.id);
   await page.keyboard.press("Enter");
   await page.getByText('"secret": 7').waitFor();

@@ -181,7 +181,7 @@ async fn kills_lose_nothing_with_four_shards() {
     campaign(4, 15, 2, 20).await;
 }
 
-/// Tasks come faster than they go, so batches of the tree have thousands of new ones.
+/// Tasks come faster than they go, so batches of the tables have thousands of new ones.
 #[tokio::test]
 async fn kills_lose_nothing_of_a_heap_that_grows() {
     campaign(1, 20, 3, 2000).await;

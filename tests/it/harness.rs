@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// The token of `codeq dev`: producer, admin and worker of tenant `dev-tenant`.
 pub const DEV_TOKEN: &str = "dev-token";
 
+/// In an environment: how many files the server may have open.
+pub const FILES: &str = "FILES";
+
 /// The lines of a log; null where a line is not JSON.
 type Said = Arc<Mutex<Vec<Value>>>;
 
@@ -57,6 +60,12 @@ impl Server {
     pub fn memory() -> Server {
         let directory = tempfile::tempdir().expect("a temporary directory");
         Server::launch(directory, ["dev", "--port", "0", "--memory"].map(String::from).to_vec())
+    }
+
+    /// One whose clock is moved by calls.
+    pub fn test_clock() -> Server {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Server::launch(directory, ["dev", "--port", "0", "--test-clock"].map(String::from).to_vec())
     }
 
     /// `codeq serve` with this configuration. `port`, `bindAddress` and the data directory are filled in
@@ -270,7 +279,19 @@ impl Addresses {
 
 /// Starts the binary and waits until it says where it listens.
 fn launch(environment: &Environment, arguments: &[String], said: &Said) -> (Child, Addresses) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
+    let files = environment.iter().find(|(name, _)| *name == FILES).map(|(_, files)| files.as_str());
+    let mut command = match files {
+        Some(files) => {
+            let mut shell = Command::new("/bin/sh");
+            shell.args([
+                "-c",
+                &format!("ulimit -n {files}; exec \"$0\" \"$@\""),
+                env!("CARGO_BIN_EXE_codeq"),
+            ]);
+            shell
+        }
+        None => Command::new(env!("CARGO_BIN_EXE_codeq")),
+    };
     command
         .env_clear()
         .envs(environment.iter().cloned())

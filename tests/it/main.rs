@@ -3,6 +3,7 @@
 mod abuse;
 mod artifacts;
 mod cli;
+mod clock;
 mod contract;
 mod events;
 mod harness;

@@ -1,7 +1,9 @@
 //! What clients ask of a store, one call each, and what they hear.
 
 use codeq_queue::delivery::DeliveryReport;
-use codeq_queue::store::{Abandon, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
+use codeq_queue::store::{
+    Abandon, Cancel, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef,
+};
 use codeq_queue::{Delivery, Failure, NewTask, QueueKey, Refusal, ResultRecord, Store, Task, Time};
 use std::time::Duration;
 
@@ -51,11 +53,13 @@ impl Action {
         Ok(match self {
             Action::Create(new) => Reply::Created(store.create(vec![new]).await?.remove(0)),
             Action::Claim(claim) => Reply::Lent(store.claim(claim).await?),
-            Action::Heartbeat(beat) => Reply::Extended(store.heartbeat(vec![beat]).await?.remove(0)),
+            Action::Heartbeat(beat) => {
+                Reply::Extended(store.heartbeat(vec![beat]).await?.remove(0).map(|_| ()))
+            }
             Action::Submit(submit) => Reply::Ended(store.submit(vec![submit]).await?.remove(0)),
             Action::Nack(nack) => Reply::Returned(store.nack(vec![nack]).await?.remove(0)),
             Action::Abandon(abandon) => Reply::Returned(store.abandon(vec![abandon]).await?.remove(0)),
-            Action::Cancel(task) => Reply::Operated(store.cancel(vec![task]).await?.remove(0)),
+            Action::Cancel(task) => Reply::Operated(store.cancel(vec![Cancel::now(task)]).await?.remove(0)),
             Action::Requeue(task) => Reply::Operated(store.requeue(vec![task], None).await?.remove(0)),
             Action::TakeDeliveries(hold) => Reply::Deliveries(store.take_deliveries(4, hold).await?),
             other => other.change(store, tenant).await.map(|()| Reply::Nothing)?,

@@ -110,13 +110,13 @@ impl World {
             0..10 => Action::Submit(Submit { outcome: self.outcome(&task), report }),
             10..14 => {
                 let delay_seconds = self.rng.random_range(-1..6);
-                Action::Nack(Nack { report, delay_seconds, reason: Some("busy".into()) })
+                Action::Nack(Nack::new(report, delay_seconds, Some("busy".into())))
             }
-            14..17 => Action::Abandon(Abandon { report, refund: self.rng.random() }),
+            14..17 => Action::Abandon(Abandon::new(report, self.rng.random())),
             _ => {
                 self.held.push(task);
                 let extend = Duration::from_secs(self.rng.random_range(1..120));
-                Action::Heartbeat(Heartbeat { report, extend })
+                Action::Heartbeat(Heartbeat::new(report, extend))
             }
         })
     }

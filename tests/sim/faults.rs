@@ -4,6 +4,7 @@ use super::checks::wake::answered;
 use super::checks::{self, Checked};
 use super::world::World;
 use codeq_queue::Time;
+use codeq_queue::clock::Slew;
 use codeq_store::testing::forgetful::Fault;
 use rand::Rng;
 use std::time::Duration;
@@ -11,6 +12,11 @@ use std::time::Duration;
 /// The newest frames cannot be told from ones that were torn; those before are known to be durable.
 const NEWEST_FRAMES: usize = 4;
 const FRAME_HEADER: usize = 40;
+const HOUR_MS: i64 = 3_600_000;
+/// What has been seen of wall clocks.
+const WALL_STEPS_MS: [i64; 5] = [5000, HOUR_MS, 48 * HOUR_MS, 10 * 365 * 24 * HOUR_MS, -HOUR_MS];
+/// Five minutes at once, and twice the speed for as long as the step lasts.
+const WALL_AHEAD_MS: i64 = 305_000;
 
 impl World {
     pub(super) async fn fault(&mut self) -> Checked {
@@ -32,7 +38,8 @@ impl World {
             }
             12 | 13 => self.reopen().await,
             14 | 15 => self.damage().await,
-            16 | 17 => self.jump().await,
+            16 => self.jump().await,
+            17 => self.step_wall().await,
             _ => {
                 self.turn_back();
                 Ok(())
@@ -122,6 +129,33 @@ impl World {
         self.look().await?;
         let ahead = Duration::from_secs(self.rng.random_range(60..9000));
         self.set_clock(self.ledger.latest.plus(ahead));
+        self.look().await.map(drop)
+    }
+
+    /// The wall clock is wrong for five seconds and right again. The store lives by the clock that follows it, which
+    /// is never far from the time that has passed and always goes on.
+    async fn step_wall(&mut self) -> Checked {
+        self.look().await?;
+        let step = WALL_STEPS_MS[self.rng.random_range(0..WALL_STEPS_MS.len())];
+        let start = self.ledger.latest.millis();
+        let mut slew = Slew::begin(Time::from_millis(start), Duration::ZERO);
+        let mut before = start;
+        for second in 1..=10 {
+            let (passed, off) = (second * 1000, if second <= 5 { step } else { 0 });
+            let wall = Time::from_millis(start + passed + off);
+            let now = slew.look(wall, Duration::from_millis(passed.unsigned_abs())).now;
+            let ahead = now.millis() - start - passed;
+            let is_near = (-1000..=WALL_AHEAD_MS).contains(&ahead);
+            if !is_near || now.millis() < before + 900 {
+                let after = passed / 1000;
+                return checks::broken(
+                    "clock",
+                    format!("step of {step} ms, {after} s later: {ahead} ms ahead"),
+                );
+            }
+            before = now.millis();
+            self.set_clock(now);
+        }
         self.look().await.map(drop)
     }
 

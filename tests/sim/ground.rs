@@ -1,10 +1,9 @@
-//! What a simulated store lives on: disks that forget, trees that stop anywhere, a clock that is moved by
-//! hand. A trap decides at which call to a disk or a tree the power goes.
+//! What a simulated store lives on: disks that forget, and a clock that is moved by hand. A trap decides at which
+//! call to a disk the power goes.
 
-use codeq_store::local::{self, Durability, LocalOptions, LocalStore, OpenError, Parts, ShardParts};
+use codeq_store::local::{self, Durability, LocalOptions, LocalStore, OpenError, Parts};
 use codeq_store::testing::exam::START;
 use codeq_store::testing::forgetful::ForgetfulDisk;
-use codeq_store::testing::lossy::LossyTree;
 use codeq_store::testing::observed::{Call, Observed, When};
 use codeq_store::{ManualClock, Rules};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -19,7 +18,6 @@ const SEGMENT_HEADER: u64 = 4096;
 pub struct Shard {
     pub disk: ForgetfulDisk,
     pub files: Observed<ForgetfulDisk>,
-    pub tree: LossyTree,
 }
 
 /// A frame as a journal wrote it.
@@ -56,8 +54,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn copy(shards: &[Shard]) -> Vec<Shard> {
     let copy = |shard: &Shard| {
-        let (tree, disk) = shard.tree.freeze(|| shard.disk.snapshot());
-        Shard { files: Observed::new(disk.clone()), disk, tree }
+        let disk = shard.disk.snapshot();
+        Shard { files: Observed::new(disk.clone()), disk }
     };
     shards.iter().map(copy).collect()
 }
@@ -97,7 +95,7 @@ impl Ground {
     pub fn new(rules: Rules, shards: usize, durability: Durability) -> Ground {
         let shard = || {
             let disk = ForgetfulDisk::new();
-            Shard { files: Observed::new(disk.clone()), disk, tree: LossyTree::new() }
+            Shard { files: Observed::new(disk.clone()), disk }
         };
         let shards = (0..shards).map(|_| shard()).collect();
         let clock = Arc::new(ManualClock::at(START));
@@ -114,12 +112,8 @@ impl Ground {
             segment_bytes: SEGMENT_BYTES,
             ..LocalOptions::new("/forgetful")
         };
-        let part = |shard: &Shard| ShardParts {
-            files: Some(Arc::new(shard.files.clone())),
-            tree: Arc::new(shard.tree.clone()),
-        };
-        let parts = self.shards.iter().map(part).collect();
-        let store = local::assemble(options, Parts::doubles(parts, self.epoch));
+        let files = self.shards.iter().map(|shard| Arc::new(shard.files.clone()) as _).collect();
+        let store = local::assemble(options, Parts::over(files, self.epoch));
         self.watch();
         store
     }
@@ -132,18 +126,12 @@ impl Ground {
                 note(&trap, index, call, when);
                 trap.pass(&shards);
             })));
-            let (shards, trap) = (self.shards.clone(), self.trap.clone());
-            shard.tree.set_hook(Some(Arc::new(move |_| {
-                trap.pass(&shards);
-                true
-            })));
         }
     }
 
     fn unwatch(&self) {
         for shard in &self.shards {
             shard.files.set_watch(None);
-            shard.tree.set_hook(None);
         }
     }
 
@@ -210,6 +198,7 @@ impl Drop for Ground {
 fn note(trap: &Trap, shard: usize, call: &Call, when: When) {
     if let (Call::Write { name, offset, bytes }, When::After) = (call, when)
         && *offset >= SEGMENT_HEADER
+        && name.starts_with("journal")
     {
         lock(&trap.written).push(Written { shard, name: name.clone(), offset: *offset, bytes: *bytes });
     }

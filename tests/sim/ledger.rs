@@ -163,8 +163,9 @@ impl Ledger {
     fn intend_requeue(&mut self, id: TaskId) {
         let step = self.step;
         let Some(account) = self.accounts.get_mut(&id) else { return };
-        if account.ended.as_ref().is_none_or(|(state, _)| *state == State::Dead) {
+        if account.ended.as_ref().is_none_or(|(state, _)| *state != State::Completed) {
             account.may_be_requeued = true;
+            account.not_before = None;
             account.requeued_in = step;
             account.ended = None;
             account.progress.1 = account.progress.1.min(2);
@@ -289,9 +290,13 @@ impl Ledger {
     fn end(&mut self, id: TaskId, outcome: &Outcome, record: &ResultRecord) {
         let Some(account) = self.accounts.get_mut(&id) else { return };
         let state = if &*outcome.status == "COMPLETED" { State::Completed } else { State::Failed };
+        account.lent = None;
+        if state == State::Failed && account.requeued_in == self.step {
+            // It may have been revived before this was heard.
+            return;
+        }
         account.progress.1 = 3;
         account.ended = Some((state, record.clone()));
-        account.lent = None;
     }
 
     fn give_back(&mut self, id: TaskId, attempt: u32) {

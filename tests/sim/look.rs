@@ -61,7 +61,7 @@ pub fn is_over(state: &State, now: Time) -> bool {
 }
 
 /// Looks, and looks again while dead letters are being removed; while tasks come back that were lent to a
-/// caller who had gone, which a thread that reads the tree for the caller finds out at its own pace; and
+/// caller who had gone, which a thread that reads the tables for the caller finds out at its own pace; and
 /// while timers wait for a journal that has no room at the moment.
 pub async fn look(store: &dyn Store, ledger: &Ledger) -> Result<Look, Failure> {
     let begun = Instant::now();

@@ -95,7 +95,7 @@ impl Door {
         if let Some(id) = known {
             let found = self.store.get(vec![TaskRef { tenant: self.tenant.clone(), id }]).await?.remove(0);
             if let Some(task) = found {
-                return Ok(Reply::Created(Ok(Created { task, is_replay: true })));
+                return Ok(Reply::Created(Ok(Created { task, is_replay: true, is_duplicate: false })));
             }
         }
         let mut body = (*new.body).clone();

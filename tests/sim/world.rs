@@ -277,7 +277,7 @@ impl World {
         loop {
             match self.door.store.health() {
                 _ if self.ground.is_sprung() => return self.power_cycle().await,
-                Health::Ready => return Ok(()),
+                Health::Ready | Health::Degraded(_) => return Ok(()),
                 Health::Unavailable(reason) if begun.elapsed() > PATIENCE => {
                     return checks::broken("wake", format!("still unavailable: {reason}"));
                 }

@@ -1,6 +1,7 @@
 //! What operators ask for: counts, cleanup, topics, searches, repairs.
 
-use crate::task::{ResultRecord, Task};
+use crate::task::{ResultRecord, Task, UniqueBody};
+use crate::work::WorkerInfo;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -91,6 +92,61 @@ pub struct StoreBody<'a> {
     pub disk_free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_total_bytes: Option<u64>,
+    /// The shards of a store on several servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardBody>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ShardBody {
+    pub name: String,
+    pub up: bool,
+    pub address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A worker that claimed or reported lately.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerBody<'a> {
+    pub worker: Cow<'a, str>,
+    pub sub: Cow<'a, str>,
+    pub tenant_id: Cow<'a, str>,
+    pub protocol: Cow<'a, str>,
+    /// As it last asked for them; none is whatever its token allows.
+    pub commands: Vec<Cow<'a, str>>,
+    #[serde(flatten)]
+    pub info: WorkerInfo,
+    pub running: Vec<String>,
+    pub running_count: u64,
+    pub last_seen_at: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct WorkersBody<'a> {
+    pub items: Vec<WorkerBody<'a>>,
+}
+
+/// What an operator did.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditBody<'a> {
+    pub at: String,
+    pub who: Cow<'a, str>,
+    pub tenant: Cow<'a, str>,
+    pub verb: Cow<'a, str>,
+    pub target: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    pub request_id: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct AuditListBody<'a> {
+    pub items: Vec<AuditBody<'a>>,
+    pub next: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -98,6 +154,12 @@ pub struct HealthBody<'a> {
     pub status: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
+    /// Shards whose servers are away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<String>,
+    /// How far the wall clock is ahead of the time that tasks live by; there while they are apart.
+    #[serde(default, rename = "clockAheadSeconds", skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_seconds: Option<i64>,
 }
 
 /// A result callback in the outbox.
@@ -237,6 +299,17 @@ pub struct Matched {
     pub matched: u64,
 }
 
+/// How a task is cancelled.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelTaskBody {
+    /// How long a running task may go on: 0 to 3600, at once by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequeueBody {
@@ -280,6 +353,11 @@ pub struct ExportedTask<'a> {
     /// When a delayed task becomes ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible_at: Option<String>,
+    /// What `uniqueKey` alone does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_run_seconds: Option<i64>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultRecord<'a>>,
 }

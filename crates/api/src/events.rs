@@ -6,8 +6,8 @@ use std::borrow::Cow;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct EventBody<'a> {
-    /// `created`, `claimed`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `paused` or
-    /// `resumed`.
+    /// `created`, `claimed`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `paused`,
+    /// `resumed`, `ticked` or `tick_skipped`.
     #[serde(rename = "type")]
     pub kind: Cow<'a, str>,
     /// `None` for what happens to a queue.
@@ -24,6 +24,18 @@ pub struct EventBody<'a> {
     pub status: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Cow<'a, str>>,
+    /// The schedule that ticked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Cow<'a, str>>,
+    /// What became of the tick: `fired`, `triggered`, `backfilled`, `skipped` or `missed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Cow<'a, str>>,
+    /// The tick; of several that were missed, the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<Cow<'a, str>>,
+    /// So many ticks, if more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
 }
 
 /// Events were lost.

@@ -19,3 +19,14 @@ pub mod worker {
     )]
     tonic::include_proto!("workerpb");
 }
+
+/// What KEDA asks an external scaler.
+pub mod scaler {
+    #![allow(
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        unused_qualifications,
+        reason = "generated"
+    )]
+    tonic::include_proto!("externalscaler");
+}

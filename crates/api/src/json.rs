@@ -34,11 +34,11 @@ pub fn read_checked<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malforme
     serde_json::from_str(text).map_err(|error| Malformed(error.to_string()))
 }
 
-/// As [`read`], and an empty body means `{}`.
+/// As [`read`], and an empty body, or `null`, means `{}`.
 pub fn read_or_empty<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
-    match body.trim_ascii().is_empty() {
-        true => read(b"{}"),
-        false => read(body),
+    match body.trim_ascii() {
+        b"" | b"null" => read(b"{}"),
+        _ => read(body),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod events;
 pub mod grpc;
 pub mod history;
 pub mod json;
+pub mod schedule;
 pub mod subscription;
 pub mod task;
 pub mod work;

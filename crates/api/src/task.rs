@@ -32,6 +32,45 @@ pub struct CreateBody<'a> {
     pub run_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<i64>,
+    /// Tasks of one lane share fairness, limits and, where asked, order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueBody>,
+    /// The task fails if nobody has claimed it within this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expire_seconds: Option<i64>,
+    /// RFC 3339; instead of `expire_seconds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// A lease ends at the latest so long after the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_seconds: Option<i64>,
+}
+
+/// One task per key.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct UniqueBody {
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UniqueUntil>,
+    /// `keep`, `replace` or `cancel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_conflict: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wait_seconds: Option<i64>,
+}
+
+/// When a unique key is free again.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(untagged)]
+pub enum UniqueUntil {
+    Seconds(i64),
+    /// `started` or `ended`.
+    Word(String),
 }
 
 /// A batch of creates. Items are read one by one, so that a bad one does not stop the others.
@@ -48,6 +87,9 @@ pub struct CreatedItem<'a> {
     /// The idempotency key named a task that was there already.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replayed: bool,
+    /// The unique key was taken; this is its holder.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deduplicated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,9 +191,43 @@ pub struct Task<'a> {
     pub result_key: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]
     pub tenant_id: Cow<'a, str>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub lane: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub unique_key: Cow<'a, str>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub expires_at: Cow<'a, str>,
+    /// What an attempt left for the next one. Listings leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<RawJson>,
+    /// What the running attempt told last. Listings leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<RawJson>,
     pub created_at: Cow<'a, str>,
     pub updated_at: Cow<'a, str>,
 }
+
+/// JSON of any kind, kept as its text.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(transparent)]
+pub struct RawJson(pub Box<RawValue>);
+
+impl RawJson {
+    /// `None` if the text is no JSON.
+    pub fn of(text: &str) -> Option<RawJson> {
+        RawValue::from_string(text.to_owned()).ok().map(RawJson)
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &RawJson) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Eq for RawJson {}
 
 fn is_empty(text: &str) -> bool {
     text.is_empty()

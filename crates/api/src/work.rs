@@ -6,29 +6,63 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
-pub struct ClaimBody {
+pub struct ClaimBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<i64>,
+    /// `listed` or `fair`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// How often a command is looked at first in a fair claim, compared with the others: 1 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<BTreeMap<String, i64>>,
+    /// A [`WorkerInfo`].
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<&'a RawValue>,
+}
+
+/// What a worker tells of itself, for the list of workers.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorkerInfo {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Tasks that it can hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
-pub struct ClaimBatchBody {
+pub struct ClaimBatchBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<BTreeMap<String, i64>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<&'a RawValue>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -39,15 +73,57 @@ pub struct ClaimedTasks<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatBody {
+    /// In a batch only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extend_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
+    /// Any JSON of at most 4 KiB, for those who watch. Not durable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Box<RawValue>>,
+    /// Any JSON of at most 64 KiB, for the next attempt. Durable when answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<RawValue>>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct Ok {
+/// A batch of heartbeats. Items are read one by one, so that a bad one does not stop the others.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct HeartbeatBatch<'a> {
+    #[serde(borrow, alias = "items", skip_serializing_if = "Option::is_none")]
+    pub heartbeats: Option<Vec<&'a RawValue>>,
+}
+
+/// The answer to a heartbeat.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct BeatBody {
     pub ok: bool,
+    pub lease_until: String,
+    /// Set when the task is to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<CancelBody>,
+}
+
+/// The task is to stop; what is reported before the deadline counts.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct CancelBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub deadline: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct HeartbeatItem<'a> {
+    pub task_id: String,
+    #[serde(flatten)]
+    pub beat: Option<BeatBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -57,6 +133,9 @@ pub struct AbandonBody {
     /// Do not count this delivery against the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refund: Option<bool>,
+    /// For the next attempt, as with a heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -68,6 +147,12 @@ pub struct NackBody {
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
+    /// Do not count this delivery against the limit; needs `delay_seconds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refund: Option<bool>,
+    /// For the next attempt, as with a heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<RawValue>>,
 }
 
 /// Where an abandoned or nacked task went: `requeued` or `dlq`.

@@ -57,14 +57,14 @@ impl Connection {
         self
     }
 
-    /// How long one request may take, not counting what it was asked to wait: 10 s unless told.
+    /// How long one request may take, not counting a wait that it asks for (default: 10 s).
     pub fn timeout(mut self, timeout: Duration) -> Connection {
         self.timeout = timeout;
         self
     }
 
-    /// How long a call whose outcome is unknown is repeated before it fails: 60 s unless told. Workers
-    /// connect again without end, and repeat a report as long as they hold the lease.
+    /// How long a call whose outcome is unknown is repeated before it fails (default: 60 s). Workers reconnect
+    /// without end, and repeat a report as long as they hold the lease.
     pub fn give_up_after(mut self, time: Duration) -> Connection {
         self.give_up_after = time;
         self

@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by what one can do about it.
+//! What can go wrong, by what a caller can do about it.
 
 use std::time::Duration;
 use thiserror::Error;
@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server is well and the answer is no. The codes are listed in `docs/errors.md`.
+    /// The server works and the answer is no. The codes are listed in `docs/errors.md`.
     #[error("refused with {status} {code}: {message}")]
     Refused {
         /// As over HTTP, whatever the transport.
@@ -17,7 +17,7 @@ pub enum Error {
         /// For people; stable.
         message: String,
     },
-    /// The token is not accepted. Trying again with the same one is of no use.
+    /// The token is not accepted. Retrying with the same one does not help.
     #[error("unauthorized: {message}")]
     Unauthorized { message: String },
     /// There was no answer, or one that says to try again: the outcome is unknown.

@@ -1,7 +1,7 @@
 //! Listening to what happens.
 //!
-//! The stream is opened again when it breaks, behind the last event that was heard. What could not be heard
-//! is told as [`Event::Lagged`]. Best effort: nothing that has to be right may depend on it.
+//! A broken stream is reopened after the last event that was received. Missed events are reported as
+//! [`Event::Lagged`]. Best effort: do not base correctness on it.
 
 use crate::backoff::Backoff;
 use crate::http::{Http, parse};
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 /// The server says something at least every 15 seconds; silence beyond this is a dead connection.
 const SILENCE: Duration = Duration::from_secs(40);
-/// Longest event that is believed.
+/// Maximum length of an event.
 const LONGEST: usize = 1 << 20;
 
-/// What was heard.
+/// An item of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Something happened to a task or a queue.
     Happened(Happening),
-    /// Events were lost: so many, or zero if nobody knows.
+    /// Number of events missed; 0 if unknown.
     Lagged { missed: u64 },
 }
 

@@ -12,6 +12,8 @@ pub(crate) struct Http {
     base: String,
     token: Token,
     timeout: Duration,
+    /// Who works, as `Codeq-Worker` tells it.
+    worker: Option<header::HeaderValue>,
 }
 
 /// An answer that is not an error.
@@ -31,7 +33,15 @@ impl Http {
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let client = client.connect_timeout(connection.timeout).build();
         let client = client.map_err(|error| Error::Settings(error.to_string()))?;
-        Ok(Http { client, base, token: connection.token.clone(), timeout: connection.timeout })
+        let (token, timeout) = (connection.token.clone(), connection.timeout);
+        Ok(Http { client, base, token, timeout, worker: None })
+    }
+
+    /// Every request says who works.
+    pub fn of_worker(self, name: &str) -> Result<Http, Error> {
+        let name = header::HeaderValue::from_str(name);
+        let name = name.map_err(|_| Error::Settings("a worker's name is visible ASCII".into()))?;
+        Ok(Http { worker: Some(name), ..self })
     }
 
     pub async fn get(&self, path: &str, wait: Duration) -> Result<Answer, Error> {
@@ -40,6 +50,14 @@ impl Http {
 
     pub async fn post(&self, path: &str, body: String, wait: Duration) -> Result<Answer, Error> {
         self.call(Method::POST, path, Some(body), wait).await
+    }
+
+    pub async fn put(&self, path: &str, body: String) -> Result<Answer, Error> {
+        self.call(Method::PUT, path, Some(body), Duration::ZERO).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<Answer, Error> {
+        self.call(Method::DELETE, path, None, Duration::ZERO).await
     }
 
     /// Opens a stream of events, which has no end.
@@ -95,6 +113,10 @@ impl Http {
     ) -> Result<Answer, Error> {
         let request = self.client.request(method.clone(), format!("{}/v1/codeq{path}", self.base));
         let request = request.bearer_auth(token).timeout(self.timeout + wait);
+        let request = match &self.worker {
+            Some(worker) => request.header("codeq-worker", worker),
+            None => request,
+        };
         let request = match body {
             Some(body) => request.body(body),
             None => request,

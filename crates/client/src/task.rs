@@ -1,4 +1,4 @@
-//! Tasks as a producer asks for them, and what it is told.
+//! Tasks as a producer creates them, and what it gets back.
 
 use crate::time::{rfc3339, whole_seconds};
 use crate::{Error, http};
@@ -92,20 +92,20 @@ impl NewTask {
         self
     }
 
-    /// Of all creates with this key, command and tenant one makes a task. Without it the SDK makes up a key
+    /// All creates with this key, command and tenant make one task. Without it the SDK makes up a key
     /// for every call, so that its own repetitions create once; a second call creates a second task.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> NewTask {
         self.idempotency_key = Some(key.into());
         self
     }
 
-    /// Not before this instant. Wins over a delay.
+    /// The task becomes ready at this instant. Takes precedence over a delay.
     pub fn run_at(mut self, at: SystemTime) -> NewTask {
         self.run_at = Some(at);
         self
     }
 
-    /// Not before this time has passed; in whole seconds, rounded up.
+    /// Delay before the task becomes ready, in whole seconds, rounded up.
     pub fn delay(mut self, delay: Duration) -> NewTask {
         self.delay = delay;
         self
@@ -129,6 +129,7 @@ impl NewTask {
             idempotency_key: self.idempotency_key.clone(),
             run_at: self.run_at.map(rfc3339),
             delay_seconds: (delay > 0).then_some(delay),
+            ..CreateBody::default()
         })
     }
 

@@ -1,6 +1,7 @@
 //! `codeq backup` and `codeq restore`: everything of an embedded store in one file, and back.
 
-use crate::client::{Connection, Refused, block_on, encoded};
+use crate::client::{Api, Connection, block_on, encoded};
+use crate::transfer::private_file;
 use crate::{say, tag};
 use anyhow::{Context, bail};
 use codeq_store::local::restore;
@@ -16,22 +17,22 @@ const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Back up a running server with an embedded store, as of one instant.
 ///
-/// Needs a token with the scope `codeq:operator`, because every tenant is in it. Artifacts are files of their
-/// own and not in it.
+/// The backup holds every tenant, so the token needs the scope `codeq:operator`. Artifacts are separate files and
+/// are not included. The file is readable by its owner only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq backup --to codeq.backup\n  codeq backup --to /backups --rate 20")]
 pub struct Backup {
-    #[command(flatten)]
-    connection: Connection,
-    /// The file to write, or a directory for a file named by the time.
+    /// File to write, or a directory in which to create a file named by the time.
     #[arg(long)]
     to: PathBuf,
-    /// Megabytes a second at most.
+    /// Maximum megabytes per second.
     #[arg(long, default_value_t = 64.0)]
     rate: f64,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 impl Backup {
@@ -42,7 +43,7 @@ impl Backup {
         let request = api.request(Method::GET, &path).timeout(TIMEOUT);
         // Under its name only once it is whole.
         let draft = file.with_extension("part");
-        let written = block_on(download(request, &draft));
+        let written = block_on(download(&api, request, &draft));
         let bytes = match written {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -68,13 +69,9 @@ fn target(to: &Path) -> anyhow::Result<PathBuf> {
     Ok(to.join(format!("codeq-{}.backup", now.as_secs())))
 }
 
-async fn download(request: reqwest::RequestBuilder, to: &Path) -> anyhow::Result<u64> {
-    let mut response = request.send().await.context("the server does not answer")?;
-    if !response.status().is_success() {
-        let status = response.status().as_u16();
-        return Err(Refused { status, body: response.text().await.unwrap_or_default() }.into());
-    }
-    let mut file = File::create(to).with_context(|| format!("cannot write {}", to.display()))?;
+async fn download(api: &Api, request: reqwest::RequestBuilder, to: &Path) -> anyhow::Result<u64> {
+    let mut response = api.accepted(request).await?;
+    let mut file = private_file(to)?;
     let bar = bar("bytes backed up");
     let mut bytes = 0;
     let mut tail = Vec::new();
@@ -101,15 +98,15 @@ fn bar(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// Make a data directory from a backup.
+/// Create a data directory from a backup.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  codeq restore --from codeq.backup --data-dir ./restored\n  \
     codeq dev --data-dir ./restored")]
 pub struct Restore {
-    /// The backup.
+    /// File with the backup.
     #[arg(long)]
     from: PathBuf,
-    /// The directory to make; it must be empty or not be there.
+    /// Directory to create; it must be empty or not exist.
     #[arg(long, default_value = "./codeq-data")]
     data_dir: PathBuf,
     /// Print one JSON object instead of text.
@@ -120,10 +117,15 @@ pub struct Restore {
 impl Restore {
     pub fn run(self) -> anyhow::Result<()> {
         let file = File::open(&self.from).with_context(|| format!("cannot read {}", self.from.display()))?;
+        let existed = self.data_dir.exists();
+        let is_ours = is_empty(&self.data_dir);
         let bar = bar("bytes restored");
         let mut told = |bytes| bar.set_position(bytes);
         let restored = restore(&mut BufReader::with_capacity(1 << 20, file), &self.data_dir, &mut told);
         bar.finish_and_clear();
+        if restored.is_err() && is_ours {
+            discard(&self.data_dir, existed);
+        }
         let restored = restored.with_context(|| format!("cannot restore {}", self.from.display()))?;
         let directory = self.data_dir.display();
         match self.json {
@@ -141,5 +143,24 @@ impl Restore {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether everything that will be there after a restore comes from it.
+fn is_empty(directory: &Path) -> bool {
+    match std::fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Removes what a failed restore has written: half a store is none, and in the way of the next try.
+fn discard(directory: &Path, existed: bool) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+    }
+    if !existed {
+        let _ = std::fs::remove_dir(directory);
     }
 }

@@ -23,37 +23,37 @@ pub type Pairs = Vec<(String, String)>;
 #[derive(clap::Args, Clone, Default)]
 #[command(next_help_heading = "Filter")]
 pub struct Filter {
-    /// Tasks of this command.
-    #[arg(long)]
+    /// Only tasks of this command.
+    #[arg(long, alias = "event")]
     command: Option<String>,
-    /// PENDING, IN_PROGRESS, COMPLETED or FAILED.
+    /// Only tasks with this status: PENDING, IN_PROGRESS, COMPLETED or FAILED.
     #[arg(long)]
     status: Option<String>,
-    /// ready, delayed, running, dead or done.
+    /// Only tasks in this place: ready, delayed, running, dead or done.
     #[arg(long)]
     place: Option<String>,
-    /// Tasks that this worker runs.
+    /// Only tasks that this worker is running.
     #[arg(long, value_name = "ID")]
     worker: Option<String>,
-    /// Tasks whose error holds this text.
+    /// Only tasks whose error contains this text.
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Tasks created after this instant (RFC 3339).
+    /// Only tasks created after this time (RFC 3339).
     #[arg(long, value_name = "TIME")]
     created_after: Option<String>,
-    /// Tasks created before this instant (RFC 3339).
+    /// Only tasks created before this time (RFC 3339).
     #[arg(long, value_name = "TIME")]
     created_before: Option<String>,
-    /// Tasks changed after this instant (RFC 3339).
+    /// Only tasks changed after this time (RFC 3339).
     #[arg(long, value_name = "TIME")]
     updated_after: Option<String>,
-    /// Tasks changed before this instant (RFC 3339).
+    /// Only tasks changed before this time (RFC 3339).
     #[arg(long, value_name = "TIME")]
     updated_before: Option<String>,
-    /// The task with this idempotency key.
+    /// Only the task with this idempotency key.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Tasks with this header; may be repeated.
+    /// Only tasks with this header; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
 }
@@ -90,11 +90,22 @@ pub fn read(given: &[String]) -> anyhow::Result<Pairs> {
         let (key, value) = pair(text)?;
         let is_header = key.strip_prefix("header.").is_some_and(|name| !name.is_empty());
         if !is_header && !KEYS.contains(&&*key) {
-            bail!("unknown filter {key:?}: use one of {}, header.NAME", KEYS.join(", "));
+            let meant = nearest(&key).map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
+            bail!("unknown filter {key:?}{meant} Use one of {}, header.NAME", KEYS.join(", "));
         }
         pairs.push((key, value));
     }
     Ok(pairs)
+}
+
+/// How alike two words must be for one to be taken for a slip of the other.
+const LIKENESS: f64 = 0.7;
+
+/// The known key that was probably meant.
+fn nearest(key: &str) -> Option<&'static str> {
+    let likeness = |known: &str| strsim::jaro_winkler(&known.to_lowercase(), &key.to_lowercase());
+    let best = KEYS.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    best.filter(|best| likeness(best) >= LIKENESS)
 }
 
 /// The filter as an object in a body.
@@ -116,7 +127,11 @@ mod tests {
     fn filters_are_pairs_of_known_keys() {
         let pairs = read(&["error=a=b".into(), "header.origin=x".into()]).unwrap();
         assert_eq!(object(&pairs).to_string(), r#"{"error":"a=b","header.origin":"x"}"#);
-        assert!(read(&["nothing".into()]).is_err() && read(&["eror=x".into()]).is_err());
+        assert!(read(&["nothing".into()]).is_err() && read(&["zzz=x".into()]).is_err());
+        let slip = read(&["eror=x".into()]).expect_err("no such key").to_string();
+        assert!(slip.contains("did you mean \"error\"?"), "{slip}");
+        let slip = read(&["worker_id=x".into()]).expect_err("no such key").to_string();
+        assert!(slip.contains("did you mean \"workerId\"?"), "{slip}");
         assert!(read(&["header.=x".into()]).is_err());
     }
 }

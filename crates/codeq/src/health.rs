@@ -2,27 +2,41 @@
 
 use crate::client::{answer, block_on, http_client};
 use crate::{say, tag};
-use anyhow::{Context, bail};
+use anyhow::bail;
+use serde_json::json;
 use std::time::Duration;
 
-/// Ask a server whether it is well; exit code 1 if it is not.
+/// Check whether a server is healthy; exit code 1 if it is not.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  codeq health\n  codeq health --url http://127.0.0.1:8080/livez")]
+#[command(after_help = "Examples:\n  codeq health\n  codeq health --url http://127.0.0.1:8080/livez --json")]
 pub struct Health {
-    /// What to ask [default: /readyz on this machine, at the port of CODEQ_PORT or PORT].
+    /// URL to ask [default: /readyz on this machine, at the port of CODEQ_PORT or PORT].
     #[arg(long)]
     url: Option<String>,
-    /// How long to wait for the answer.
+    /// Seconds to wait for an answer.
     #[arg(long, default_value_t = 5, value_name = "N")]
     timeout_seconds: u64,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Health {
     pub fn run(self) -> anyhow::Result<()> {
         let url = self.url.unwrap_or_else(|| format!("http://127.0.0.1:{}/readyz", port()));
         let request = http_client(&url)?.get(&url).timeout(Duration::from_secs(self.timeout_seconds));
-        match block_on(answer(request)).with_context(|| format!("{url} does not answer"))? {
-            (200, body) => say!("{} {body}", tag::ok()),
+        let answered =
+            block_on(answer(request)).map_err(|error| error.context(format!("{url} does not answer")));
+        if self.json {
+            let (status, error) = match &answered {
+                Ok((status, _)) => (Some(*status), None),
+                Err(error) => (None, Some(format!("{error:#}"))),
+            };
+            say!("{}", json!({"url": url, "ok": status == Some(200), "status": status, "error": error}));
+        }
+        match answered? {
+            (200, body) if !self.json => say!("{} {body}", tag::ok()),
+            (200, _) => {}
             (status, body) => bail!("{url} ({status}): {body}"),
         }
         Ok(())

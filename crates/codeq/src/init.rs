@@ -4,24 +4,24 @@ use crate::client::profile::Profile;
 use crate::client::{Connection, Settings};
 use crate::{say, tag, terminal};
 
-/// Write a profile: where the server is and how to sign in.
+/// Create a profile: the URL of the server and how to sign in.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq init\n  \
     codeq init --base-url https://codeq.example.com --producer-token TOKEN --no-prompt\n  \
     codeq init --profile staging --base-url https://codeq.staging.example.com")]
 pub struct Init {
-    #[command(flatten)]
-    connection: Connection,
-    /// Ask nothing; what is not given keeps its value or its default.
+    /// Do not prompt; settings that are not given keep their value or their default.
     #[arg(long)]
     no_prompt: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 impl Init {
     pub fn run(self, front: &Connection) -> anyhow::Result<()> {
         let settings = self.connection.or(front).settings()?;
         let mut profile = taken(&settings);
-        if !self.no_prompt && terminal::can_ask() {
+        if !self.no_prompt {
             complete(&mut profile)?;
         }
         let name = settings.name;

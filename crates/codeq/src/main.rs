@@ -1,12 +1,15 @@
 //! The `codeq` binary.
 
+mod audit;
 mod auth;
 mod backup;
 mod bench;
 mod client;
+mod command;
 mod completions;
 mod dlq;
 mod doctor;
+mod events;
 mod filter;
 mod health;
 mod init;
@@ -15,13 +18,17 @@ mod issuer;
 mod migrate_shards;
 mod operation;
 mod queue;
+mod schedule;
 mod serve;
 mod table;
 mod tag;
 mod task;
 mod terminal;
 mod token;
+mod top;
+mod transfer;
 mod verify;
+mod webhook;
 mod worker;
 
 use clap::error::ErrorKind;
@@ -37,8 +44,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     name = "codeq",
     version,
     arg_required_else_help = true,
-    after_help = "Examples:\n  codeq dev\n  codeq task create --event demo --payload '{\"n\":1}'\n  \
-    codeq worker run --events demo --exec 'cat'\n  codeq queue watch"
+    after_help = "Examples:\n  codeq dev\n  codeq task create --command demo --payload '{\"n\":1}'\n  \
+    codeq worker run --command demo --exec 'cat'\n  codeq queue watch"
 )]
 struct Cli {
     #[command(flatten)]
@@ -55,21 +62,32 @@ enum Command {
     Auth(auth::Auth),
     Task(task::Task),
     Queue(queue::Queue),
+    Schedule(Box<schedule::Schedule>),
     Dlq(dlq::Dlq),
+    Top(top::Top),
     Worker(worker::Worker),
+    Events(events::Listen),
+    Operation(operation::Operations),
+    Audit(audit::Audit),
+    Webhook(webhook::Webhook),
+    Export(transfer::Export),
+    Import(transfer::Import),
     Token(token::Token),
     Doctor(doctor::Doctor),
     Health(health::Health),
     Install(Box<install::Install>),
+    #[command(alias = "completion")]
     Completions(completions::Completions),
     /// Measure this machine.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  codeq bench http\n  codeq bench grpc --json")]
     Bench(bench::Bench),
     Backup(backup::Backup),
     Restore(backup::Restore),
     /// Move the tasks of a command from one Kvrocks shard to another.
     MigrateShards(migrate_shards::MigrateShards),
     Verify(verify::Verify),
+    #[command(hide = true)]
+    Connection(client::ConnectionPage),
 }
 
 fn main() -> ExitCode {
@@ -82,15 +100,30 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{} {error:#}", tag::error());
+            for line in client::advice(&error) {
+                eprintln!("  {line}");
+            }
             ExitCode::FAILURE
         }
     }
 }
 
+/// Commands whose business the connection is; they show its flags in their help.
+const ABOUT_CONNECTION: [&str; 2] = ["init", "auth"];
+
 /// The flags of a connection may stand in front of any command. The client commands have them as well; those
-/// of a server do not know them, so they are not handed down from here.
+/// of a server do not know them, so they are not handed down from here. Help shows them once, at the top.
 fn command() -> clap::Command {
-    client::FLAGS.iter().fold(Cli::command(), |command, flag| command.mut_arg(flag, |arg| arg.global(false)))
+    let command = client::FLAGS
+        .iter()
+        .fold(Cli::command(), |command, flag| command.mut_arg(flag, |arg| arg.global(false)));
+    command.mut_subcommands(|sub| match ABOUT_CONNECTION.contains(&sub.get_name()) {
+        true => sub,
+        false => sub.mut_args(|arg| match client::FLAGS.contains(&arg.get_id().as_str()) {
+            true => arg.hide(true),
+            false => arg,
+        }),
+    })
 }
 
 fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
@@ -101,8 +134,16 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Auth(auth) => auth.run(&connection),
         Command::Task(task) => task.run(&connection),
         Command::Queue(queue) => queue.run(&connection),
+        Command::Schedule(schedule) => schedule.run(&connection),
         Command::Dlq(dlq) => dlq.run(&connection),
         Command::Worker(worker) => worker.run(&connection),
+        Command::Top(top) => top.run(&connection),
+        Command::Events(listen) => listen.run(&connection),
+        Command::Operation(operations) => operations.run(&connection),
+        Command::Webhook(webhook) => webhook.run(&connection),
+        Command::Audit(audit) => audit.run(&connection),
+        Command::Export(export) => export.run(&connection),
+        Command::Import(import) => import.run(&connection),
         Command::Token(token) => token.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Health(health) => health.run(),
@@ -113,6 +154,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Restore(restore) => restore.run(),
         Command::MigrateShards(migrate) => migrate.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Connection(_) => client::page(self::command()),
     }
 }
 

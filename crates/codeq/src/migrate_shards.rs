@@ -1,7 +1,7 @@
 //! `codeq migrate-shards`: moves the tasks of a command to another Kvrocks shard.
 
 use anyhow::{Context, anyhow, bail};
-use codeq_server::config::{Config, Mode};
+use codeq_server::config::Config;
 use codeq_store::kvrocks::{self, KvrocksOptions, KvrocksStore, Places, Relocation, Sharding, Timing};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -19,11 +19,13 @@ pub struct MigrateShards {
     /// YAML file with settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The command to move.
+    /// Command to move.
     #[arg(long)]
     command: Option<String>,
+    /// Shard to move from.
     #[arg(long, value_name = "SHARD")]
     from_shard: Option<String>,
+    /// Shard to move to.
     #[arg(long, value_name = "SHARD")]
     to_shard: Option<String>,
     /// Only this tenant.
@@ -32,10 +34,10 @@ pub struct MigrateShards {
     /// Tasks copied before they are deleted at the source.
     #[arg(long, default_value_t = 1000)]
     batch_size: usize,
-    /// Count, and change nothing.
+    /// Only count; change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Look afterwards what is left.
+    /// Check afterwards whether anything is left.
     #[arg(long)]
     verify: bool,
     /// Print one JSON object on stdout instead of text on stderr.
@@ -64,7 +66,7 @@ impl MigrateShards {
             tenant: self.tenant.clone(),
             batch: self.batch_size.clamp(1, 10_000),
         };
-        let config = super::serve::load(Mode::Serve, self.config.clone(), Vec::new())?.config;
+        let config = super::serve::load_shards(self.config.clone())?.config;
         let options = options(&config, &relocation)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         runtime.context("cannot start the runtime")?.block_on(self.migrate(options, &relocation))

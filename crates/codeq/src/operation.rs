@@ -1,12 +1,16 @@
 //! Changing many tasks at once: count, ask, start, follow to the end.
 //!
-//! The server does the work and remembers how far it is; whoever stops watching stops nothing.
+//! The server does the work and remembers its progress; to stop watching does not stop the work.
 
-use crate::client::{Api, Refused, path};
+use crate::client::{Api, Connection, Refused, block_on, path};
+use crate::table::Table;
 use crate::{say, tag, terminal};
 use anyhow::bail;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -15,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args, Clone)]
 pub struct Care {
-    /// Only say how many it would be.
+    /// Only print how many tasks would change.
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
     /// Print the operation as JSON.
@@ -129,8 +133,126 @@ fn is_final(error: &anyhow::Error) -> bool {
 /// Drawn on a terminal only.
 fn bar(operation: &Operation, expected: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(expected), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {per_sec} eta {eta}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {rate} eta {eta}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let rate = |state: &ProgressState, out: &mut dyn Write| {
+        let _ = out.write_str(&per_second(state.per_sec()));
+    };
+    bar.set_style(style.with_key("rate", rate));
     bar.set_message(format!("operation {}", operation.id));
     bar
+}
+
+/// `0.4/s`, `96/s`.
+fn per_second(rate: f64) -> String {
+    match rate {
+        rate if rate < 10.0 => format!("{rate:.1}/s"),
+        rate => format!("{rate:.0}/s"),
+    }
+}
+
+/// List and stop bulk operations.
+///
+/// Cancelling, requeueing and deleting many tasks runs on the server and survives restarts.
+#[derive(clap::Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  codeq operation list\n  codeq operation cancel 0f8d3c1a5b7e4f60a1b2c3d4e5f60718"
+)]
+pub struct Operations {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List bulk operations, newest first.
+    #[command(after_help = "Examples:\n  codeq operation list\n  codeq operation list --json")]
+    List {
+        /// Maximum number of operations to list.
+        #[arg(long, default_value_t = 50, value_name = "N")]
+        limit: usize,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop a bulk operation; what it has changed stays changed.
+    #[command(after_help = "Example:\n  codeq operation cancel 0f8d3c1a5b7e4f60a1b2c3d4e5f60718")]
+    Cancel {
+        /// Id of the operation.
+        id: String,
+        /// Print the operation as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Operations {
+    pub fn run(self, front: &Connection) -> anyhow::Result<()> {
+        let api = self.connection.or(front).settings()?.producer()?;
+        block_on(async {
+            match self.verb {
+                Verb::List { limit, json } => list(&api, limit, json).await,
+                Verb::Cancel { id, json } => cancel(&api, &id, json).await,
+            }
+        })
+    }
+}
+
+async fn list(api: &Api, limit: usize, json: bool) -> anyhow::Result<()> {
+    let mut found = Vec::new();
+    let has_more = api.list("/admin/operations", &[], limit, |items| found.extend(items)).await?;
+    match (json, found.is_empty()) {
+        (true, _) => say!("{}", Value::from(found)),
+        (false, true) => say!("no operations"),
+        (false, false) => terminal::print(&table(&found).to_string()),
+    }
+    if has_more {
+        eprintln!("there are more: raise --limit");
+    }
+    Ok(())
+}
+
+fn table(operations: &[Value]) -> Table {
+    let mut table = Table::new(&["ID", "KIND", "STATE", "DONE", "FAILED", "MATCHED", "STARTED", "ERROR"]);
+    for operation in operations {
+        let text = |name: &str| operation[name].as_str().unwrap_or_default().to_owned();
+        let number =
+            |name: &str| operation[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
+        let started = text("createdAt").chars().take(19).collect();
+        let counts = [number("processed"), number("failed"), number("matched")];
+        let [done, failed, matched] = counts;
+        table.row(vec![
+            text("id"),
+            text("kind"),
+            text("state"),
+            done,
+            failed,
+            matched,
+            started,
+            text("error"),
+        ]);
+    }
+    table
+}
+
+async fn cancel(api: &Api, id: &str, json: bool) -> anyhow::Result<()> {
+    let operation: Value = api.post(&path(&["admin", "operations", id, "cancel"]), &json!({})).await?;
+    match json {
+        true => say!("{operation}"),
+        false => say!("{} Operation {id} is {}", tag::ok(), operation["state"].as_str().unwrap_or_default()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!([0.0, 9.55, 95.8342, 12_345.6].map(per_second), ["0.0/s", "9.6/s", "96/s", "12346/s"]);
+    }
 }

@@ -23,21 +23,25 @@ pub struct Serve {
     port: Option<String>,
 }
 
-/// Run a development server on this machine: no configuration, known tokens, data in ./codeq-data.
+/// Run a development server on this machine: no configuration, a well-known token, data in ./codeq-data.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  codeq dev\n  codeq dev --port 9000 --data-dir /tmp/try\n  codeq dev --memory"
+    after_help = "Examples:\n  codeq dev\n  codeq dev --port 9000 --data-dir /tmp/try\n  codeq dev --memory\n  \
+    codeq dev --test-clock"
 )]
 pub struct Dev {
     /// Port of the HTTP API; 0 picks one.
     #[arg(long, value_name = "N")]
     port: Option<String>,
-    /// Where to keep tasks [default: ./codeq-data].
+    /// Data directory [default: ./codeq-data].
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     data_dir: Option<String>,
     /// Keep tasks in memory only; they are lost on exit.
     #[arg(long)]
     memory: bool,
+    /// Let time stand still until POST /v1/codeq/test/clock moves it; keeps tasks in memory only.
+    #[arg(long, conflicts_with = "data_dir")]
+    test_clock: bool,
     /// YAML file with settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -56,18 +60,28 @@ impl Dev {
         let mut flags = Vec::new();
         flags.extend(self.port.map(|port| ("port", port)));
         flags.extend(self.data_dir.map(|path| ("persistenceConfig.path", path)));
-        if self.memory {
+        if self.memory || self.test_clock {
             flags.push(("persistenceProvider", "memory".to_owned()));
         }
-        let loaded = load(Mode::Dev, self.config, flags)?;
+        let mut loaded = load(Mode::Dev, self.config, flags)?;
+        loaded.config.test_clock = self.test_clock;
         start(loaded, introduce)
     }
 }
 
 pub fn load(mode: Mode, file: Option<PathBuf>, flags: Vec<(&'static str, String)>) -> anyhow::Result<Loaded> {
+    Ok(config::load(Sources { mode, file, env: environment(), flags })?)
+}
+
+/// For a tool that needs the shards and nothing else.
+pub fn load_shards(file: Option<PathBuf>) -> anyhow::Result<Loaded> {
+    Ok(config::load_shards(Sources { mode: Mode::Serve, file, env: environment(), flags: Vec::new() })?)
+}
+
+fn environment() -> Vec<(String, String)> {
     let env = std::env::vars_os();
     let env = env.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(config::load(Sources { mode, file, env: env.collect(), flags })?)
+    env.collect()
 }
 
 fn start(loaded: Loaded, told: fn(&Config, &Ready) -> std::io::Result<()>) -> anyhow::Result<()> {
@@ -134,6 +148,9 @@ fn introduce(config: &Config, ready: &Ready) -> std::io::Result<()> {
         Persistence::Embedded(embedded) => writeln!(out, "{info} data: {}", embedded.path.display())?,
         Persistence::Memory => writeln!(out, "{info} data: memory, lost on exit")?,
         Persistence::Kvrocks(kvrocks) => writeln!(out, "{info} data: kvrocks at {}", kvrocks.addr)?,
+    }
+    if config.test_clock {
+        writeln!(out, "{info} clock: stands still; POST {base}/v1/codeq/test/clock moves it")?;
     }
     if config.dev_token().is_some() {
         writeln!(out, "{info} tenant: dev-tenant")?;

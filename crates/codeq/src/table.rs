@@ -63,6 +63,11 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// `1 task`, `2 tasks`.
+pub fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// `90` seconds as `1m30s`.
 pub fn age(seconds: u64) -> String {
     match seconds {

@@ -1,9 +1,14 @@
-//! The words in front of what the CLI says, coloured only on a terminal.
+//! The words in front of what the CLI says, coloured only on a terminal and without `NO_COLOR`.
 
 use std::io::IsTerminal;
 
+/// <https://no-color.org>: set and not empty.
+fn is_plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 fn tag(word: &str, colour: u8, is_terminal: bool) -> String {
-    match is_terminal {
+    match is_terminal && !is_plain() {
         true => format!("\x1b[{colour}m[{word}]\x1b[0m"),
         false => format!("[{word}]"),
     }
@@ -11,6 +16,11 @@ fn tag(word: &str, colour: u8, is_terminal: bool) -> String {
 
 pub fn ok() -> String {
     tag("OK", 32, std::io::stdout().is_terminal())
+}
+
+/// A warning among what a command prints goes to stdout; one beside it to stderr.
+pub fn warn_aside() -> String {
+    tag("WARN", 33, std::io::stderr().is_terminal())
 }
 
 pub fn info() -> String {

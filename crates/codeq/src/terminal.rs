@@ -1,4 +1,4 @@
-//! Talking to whoever sits in front of it, or to the pipe that stands there instead.
+//! Input and output of the terminal, or of the pipe in its place.
 
 use anyhow::{Context, bail};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
@@ -25,8 +25,13 @@ pub fn can_ask() -> bool {
     std::io::stdin().is_terminal()
 }
 
-/// What was typed, or the default for an empty line.
+/// What was typed, or the default for an empty line. A pipe is not asked, but read: where it has ended, the
+/// default is taken.
 pub fn ask(question: &str, default: &str) -> anyhow::Result<String> {
+    if !can_ask() {
+        let answer = piped_line()?.filter(|answer| !answer.is_empty());
+        return Ok(answer.unwrap_or_else(|| default.to_owned()));
+    }
     let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
     eprint!("{question}{shown}: ");
     let answer = read_line()?;
@@ -35,6 +40,9 @@ pub fn ask(question: &str, default: &str) -> anyhow::Result<String> {
 
 /// What was typed without showing it.
 pub fn ask_secret(question: &str) -> anyhow::Result<String> {
+    if !can_ask() {
+        return Ok(piped_line()?.unwrap_or_default());
+    }
     eprint!("{question}: ");
     let stdin = std::io::stdin();
     let shown = tcgetattr(&stdin).context("cannot read from this terminal")?;
@@ -47,7 +55,7 @@ pub fn ask_secret(question: &str) -> anyhow::Result<String> {
     answer
 }
 
-/// Asks before something is changed; `yes` answers for whoever is not there to be asked.
+/// Asks before something is changed; with `yes` it does not ask.
 pub fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     if yes {
         return Ok(());
@@ -67,6 +75,13 @@ fn read_line() -> anyhow::Result<String> {
         bail!("the input ended");
     }
     Ok(line.trim().to_owned())
+}
+
+/// The next line of a pipe; none at its end.
+fn piped_line() -> anyhow::Result<Option<String>> {
+    let mut line = String::new();
+    let bytes = std::io::stdin().lock().read_line(&mut line).context("cannot read the input")?;
+    Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 
 /// How many lines fit.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  codeq verify --data-dir ./codeq-data")]
 pub struct Verify {
-    /// The data directory; no server may be running on it.
+    /// Data directory; no server may be using it.
     #[arg(long, default_value = "./codeq-data")]
     data_dir: PathBuf,
     /// Print one JSON object instead of text.
@@ -23,8 +23,8 @@ impl Verify {
     pub fn run(self) -> anyhow::Result<()> {
         let verified = verify(&self.data_dir)?;
         match self.json {
-            true => println!("{}", as_json(&verified)),
-            false => print!("{}", as_text(&verified)),
+            true => crate::say!("{}", as_json(&verified)),
+            false => crate::terminal::print(&as_text(&verified)),
         }
         match verified.problems.len() {
             0 => Ok(()),

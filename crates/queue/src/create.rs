@@ -1,6 +1,7 @@
 //! Creating a task: what a producer may ask for, checked once for every protocol.
 
 use crate::limits;
+use crate::options::OptionsRequest;
 use crate::queue::check_command;
 use crate::refusal::Refusal;
 use crate::task::Body;
@@ -55,6 +56,7 @@ pub struct CreateRequest {
     pub delay_seconds: i64,
     pub trace_parent: Option<String>,
     pub trace_state: Option<String>,
+    pub options: OptionsRequest,
     /// Passed on with callbacks as long as the process lives; not stored.
     pub baggage: Option<Arc<str>>,
 }
@@ -68,13 +70,14 @@ impl CreateRequest {
         now: Time,
     ) -> Result<NewTask, Refusal> {
         let command = check_command(&self.command)?.into();
-        if self.payload.len() > payload_bytes {
+        if self.payload.len() > payload_bytes.min(limits::PAYLOAD_BYTES_MOST) {
             return Err(Refusal::PayloadTooLarge);
         }
         let webhook = check_url(self.webhook.as_deref()).map_err(|_| Refusal::InvalidWebhookUrl)?;
         check_headers(&self.headers)?;
         let delay = check_delay(self.run_at, self.delay_seconds, now)?;
         let idempotency_key = check_key(self.idempotency_key.as_deref())?;
+        let options = self.options.check(now)?;
         let priority = self.priority.clamp(0, i64::from(limits::PRIORITY_MAX));
         let max_attempts = match u32::try_from(self.max_attempts) {
             Ok(0) => max_attempts_default,
@@ -82,6 +85,8 @@ impl CreateRequest {
             Err(_) if self.max_attempts > 0 => u32::MAX,
             Err(_) => max_attempts_default,
         };
+        let (trace_parent, trace_state) =
+            check_trace(self.trace_parent.as_deref(), self.trace_state.as_deref());
         let body = Body {
             tenant: self.tenant,
             command,
@@ -89,21 +94,25 @@ impl CreateRequest {
             webhook,
             headers: self.headers.into(),
             idempotency_key,
-            trace_parent: self.trace_parent.map(Into::into),
-            trace_state: self.trace_state.map(Into::into),
+            trace_parent,
+            trace_state,
+            options,
         };
         let priority = u8::try_from(priority).expect("clamped to 0..=9");
         Ok(NewTask { body: Arc::new(body), priority, max_attempts, delay })
     }
 }
 
-/// Not an absolute http or https URL with a host.
+/// Not an absolute http or https URL with a host, or too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidUrl;
 
-/// An absolute http or https URL with a host; blank is absent.
+/// An absolute http or https URL with a host, of bounded length; blank is absent.
 pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, InvalidUrl> {
     let Some(text) = url.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    if text.len() > limits::URL_BYTES {
+        return Err(InvalidUrl);
+    }
     // The parser mends what it can (spaces, backslashes, missing slashes); we keep the text as it is.
     let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
     let (scheme, rest) = text.split_once("://").ok_or(InvalidUrl)?;
@@ -116,7 +125,7 @@ pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, InvalidUrl> {
     Ok(Some(text.into()))
 }
 
-fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
+pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     let legal_name = |name: &str| {
         (1..=limits::HEADER_NAME_BYTES).contains(&name.len())
             && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'-'))
@@ -129,14 +138,22 @@ fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A trace that is longer than traces are is left out: a task is worth more than its trace.
+pub fn check_trace(parent: Option<&str>, state: Option<&str>) -> (Option<Box<str>>, Option<Box<str>>) {
+    let parent = parent.filter(|text| text.len() <= limits::TRACE_PARENT_BYTES);
+    let state = state.filter(|text| parent.is_some() && text.len() <= limits::TRACE_STATE_BYTES);
+    (parent.map(Into::into), state.map(Into::into))
+}
+
 fn check_delay(run_at: Option<Time>, delay_seconds: i64, now: Time) -> Result<Delay, Refusal> {
+    // Wrong is wrong, also where an instant wins over it.
+    let seconds = u64::try_from(delay_seconds).map_err(|_| Refusal::DelayNegative)?;
     if let Some(at) = run_at {
         return match at.since(now) > limits::DELAY {
             true => Err(Refusal::RunAtTooFar),
             false => Ok(Delay::Until(at)),
         };
     }
-    let seconds = u64::try_from(delay_seconds).map_err(|_| Refusal::DelayNegative)?;
     let delay = Duration::from_secs(seconds);
     match delay {
         Duration::ZERO => Ok(Delay::None),
@@ -146,7 +163,7 @@ fn check_delay(run_at: Option<Time>, delay_seconds: i64, now: Time) -> Result<De
 }
 
 /// A blank key is no key.
-fn check_key(key: Option<&str>) -> Result<Option<Box<str>>, Refusal> {
+pub fn check_key(key: Option<&str>) -> Result<Option<Box<str>>, Refusal> {
     let Some(key) = key.filter(|key| !key.trim().is_empty()) else { return Ok(None) };
     match key.len() > limits::IDEMPOTENCY_KEY_BYTES {
         true => Err(Refusal::IdempotencyKeyTooLong),
@@ -197,11 +214,13 @@ mod tests {
         assert_eq!(run_at(1_001).unwrap().delay.visible_at(now), Some(Time::from_millis(1_001)));
         assert!(run_at(1_000 + 31_622_400_000).is_ok());
         assert_eq!(run_at(1_001 + 31_622_400_000), Err(Refusal::RunAtTooFar));
+        let both = CreateRequest { run_at: Some(now), delay_seconds: -1, ..request() };
+        assert_eq!(check(both), Err(Refusal::DelayNegative));
         let delay = |delay_seconds| check(CreateRequest { delay_seconds, ..request() });
         assert_eq!(delay(-1), Err(Refusal::DelayNegative));
         assert_eq!(delay(31_622_401), Err(Refusal::DelayTooLong));
         assert_eq!(delay(2).unwrap().delay.visible_at(now), Some(Time::from_millis(3_000)));
-        let both = CreateRequest { run_at: Some(Time::from_millis(1_500)), delay_seconds: -9, ..request() };
+        let both = CreateRequest { run_at: Some(Time::from_millis(1_500)), delay_seconds: 9, ..request() };
         assert_eq!(check(both).unwrap().delay, Delay::Until(Time::from_millis(1_500)));
     }
 
@@ -213,6 +232,9 @@ mod tests {
             Some("https://p.example/hook")
         );
         assert_eq!(webhook(" ").unwrap().body.webhook, None);
+        let long = |bytes: usize| format!("http://h/{}", "x".repeat(bytes - 9));
+        assert!(webhook(&long(limits::URL_BYTES)).is_ok());
+        assert_eq!(webhook(&long(limits::URL_BYTES + 1)), Err(Refusal::InvalidWebhookUrl));
         for bad in [
             "ftp://x/",
             "/relative",

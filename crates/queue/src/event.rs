@@ -57,6 +57,44 @@ pub enum What {
     Reopened,
     Paused,
     Resumed,
+    /// A tick of a schedule made a task, or so many made none.
+    Ticked {
+        schedule: Arc<str>,
+        outcome: TickOutcome,
+        /// The tick; of several that were missed, the first.
+        scheduled_for: Time,
+        count: u64,
+    },
+}
+
+/// What became of a tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TickOutcome {
+    Fired,
+    /// The task of the tick before lived.
+    Skipped,
+    /// Nothing ran when it came.
+    Missed,
+    /// Asked for besides the plan.
+    Triggered,
+    Backfilled,
+}
+
+impl TickOutcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            TickOutcome::Fired => "fired",
+            TickOutcome::Skipped => "skipped",
+            TickOutcome::Missed => "missed",
+            TickOutcome::Triggered => "triggered",
+            TickOutcome::Backfilled => "backfilled",
+        }
+    }
+
+    /// Whether a task was made.
+    pub fn is_made(self) -> bool {
+        !matches!(self, TickOutcome::Skipped | TickOutcome::Missed)
+    }
 }
 
 /// Gets everything that became durable together. It is called between two commits and has to be quick.

@@ -5,6 +5,9 @@ use crate::task::{State, Task, TaskStatus};
 use crate::time::Time;
 use std::sync::Arc;
 
+/// The header that names the schedule of a task.
+pub const SCHEDULE_HEADER: &str = "codeq-schedule";
+
 /// Where a task is, in an operator's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
@@ -14,24 +17,34 @@ pub enum Whereabouts {
     Dead,
     /// Completed, failed or cancelled.
     Done,
+    /// Ended FAILED without being a dead letter or cancelled.
+    Failed,
+    /// Ended by an operator.
+    Cancelled,
 }
 
 impl Whereabouts {
-    pub const ALL: [Whereabouts; 5] = [
+    /// New ones come last: stores keep the number of a place.
+    pub const ALL: [Whereabouts; 7] = [
         Whereabouts::Ready,
         Whereabouts::Delayed,
         Whereabouts::Running,
         Whereabouts::Dead,
         Whereabouts::Done,
+        Whereabouts::Failed,
+        Whereabouts::Cancelled,
     ];
 
-    pub fn of(state: &State) -> Whereabouts {
-        match state {
-            State::Ready { .. } => Whereabouts::Ready,
-            State::Delayed { .. } => Whereabouts::Delayed,
-            State::Running(_) => Whereabouts::Running,
-            State::Dead => Whereabouts::Dead,
-            State::Completed | State::Failed | State::Cancelled => Whereabouts::Done,
+    /// Whether a task in this state is there. What has failed or was cancelled is also done.
+    pub fn holds(self, state: &State) -> bool {
+        match self {
+            Whereabouts::Ready => matches!(state, State::Ready { .. }),
+            Whereabouts::Delayed => matches!(state, State::Delayed { .. }),
+            Whereabouts::Running => matches!(state, State::Running(_)),
+            Whereabouts::Dead => *state == State::Dead,
+            Whereabouts::Done => !state.is_live() && *state != State::Dead,
+            Whereabouts::Failed => *state == State::Failed,
+            Whereabouts::Cancelled => *state == State::Cancelled,
         }
     }
 
@@ -42,6 +55,8 @@ impl Whereabouts {
             Whereabouts::Running => "running",
             Whereabouts::Dead => "dead",
             Whereabouts::Done => "done",
+            Whereabouts::Failed => "failed",
+            Whereabouts::Cancelled => "cancelled",
         }
     }
 
@@ -67,7 +82,11 @@ pub struct Filter {
     pub updated_before: Option<Time>,
     pub idempotency_key: Option<String>,
     pub headers: Vec<(String, String)>,
-    /// A dead letter's [`cause::group`].
+    pub lane: Option<String>,
+    pub tag: Option<String>,
+    /// The name of the schedule that made the task.
+    pub schedule: Option<String>,
+    /// The [`cause::group`] of a task that has failed.
     pub group: Option<String>,
 }
 
@@ -75,8 +94,8 @@ impl Filter {
     /// Whether a task in this state can match at all; spares looking closer.
     pub fn admits(&self, state: &State) -> bool {
         self.status.is_none_or(|status| state.status() == status)
-            && self.place.is_none_or(|place| Whereabouts::of(state) == place)
-            && (self.group.is_none() || *state == State::Dead)
+            && self.place.is_none_or(|place| place.holds(state))
+            && (self.group.is_none() || state.has_failed())
             && (self.worker_id.is_none() || state.lease().is_some())
     }
 
@@ -86,9 +105,18 @@ impl Filter {
             && self.command.as_deref().is_none_or(|command| task.body.command.eq_ignore_ascii_case(command))
             && self.is_held(task)
             && same(self.idempotency_key.as_deref(), task.body.idempotency_key.as_deref())
+            && self.has_options(task)
             && self.headers.iter().all(|wanted| task.body.headers.contains(wanted))
             && self.error.as_deref().is_none_or(|part| has_part(task.error.as_deref(), part))
             && self.group.as_deref().is_none_or(|group| cause::group_of(task) == group)
+    }
+
+    fn has_options(&self, task: &Task) -> bool {
+        let has_tag = |wanted: &str| task.body.tags().iter().any(|tag| **tag == *wanted);
+        let header = task.body.headers.iter().find(|(name, _)| name == SCHEDULE_HEADER);
+        same(self.lane.as_deref(), task.body.lane())
+            && self.tag.as_deref().is_none_or(has_tag)
+            && same(self.schedule.as_deref(), header.map(|(_, name)| &**name))
     }
 
     fn is_in_time(&self, task: &Task) -> bool {
@@ -149,6 +177,7 @@ mod tests {
             idempotency_key: Some("k".into()),
             trace_parent: None,
             trace_state: None,
+            options: None,
         };
         Task {
             id: TaskId::from_bits(7),
@@ -159,6 +188,8 @@ mod tests {
             refunds: 0,
             max_attempts: 5,
             error: Some("Time OUT after 30s".into()),
+            checkpoint: None,
+            progress: None,
             created_at: Time::from_millis(1_000),
             updated_at: Time::from_millis(2_000),
         }
@@ -197,9 +228,30 @@ mod tests {
     }
 
     #[test]
+    fn what_has_failed_is_told_apart_and_is_done_all_the_same() {
+        use Whereabouts::{Cancelled, Dead, Done, Failed};
+        for (state, places) in [
+            (State::Failed, vec![Done, Failed]),
+            (State::Cancelled, vec![Done, Cancelled]),
+            (State::Completed, vec![Done]),
+            (State::Dead, vec![Dead]),
+        ] {
+            let found: Vec<_> = Whereabouts::ALL.into_iter().filter(|place| place.holds(&state)).collect();
+            assert_eq!(found, places, "{state:?}");
+            let failed = task(state.clone());
+            let group = Some(cause::group_of(&failed));
+            let is_match = Filter { group, ..Filter::default() }.matches(&failed);
+            assert_eq!(is_match, state.has_failed(), "{state:?}");
+        }
+        for place in Whereabouts::ALL {
+            assert_eq!(Whereabouts::parse(place.word()), Some(place));
+        }
+    }
+
+    #[test]
     fn a_worker_is_who_holds_the_lease() {
         let owner = Arc::new(Owner::new("s", "w"));
-        let lease = Lease { owner, until: Time::ZERO, claimed_at: Time::ZERO };
+        let lease = Lease::new(owner, Time::ZERO, Time::ZERO);
         let running = task(State::Running(Arc::new(lease)));
         let held_by = |worker: &str| Filter { worker_id: Some(worker.into()), ..Filter::default() };
         assert!(held_by("w").matches(&running));

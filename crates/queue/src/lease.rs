@@ -24,6 +24,39 @@ pub struct Lease {
     /// The task is the owner's strictly before this instant.
     pub until: Time,
     pub claimed_at: Time,
+    /// Someone wants the task to stop.
+    pub cancel: Option<Arc<CancelRequest>>,
+}
+
+impl Lease {
+    pub fn new(owner: Arc<Owner>, until: Time, claimed_at: Time) -> Lease {
+        Lease { owner, until, claimed_at, cancel: None }
+    }
+
+    /// When the store acts on it: at its end, or at the deadline of a cancel before that.
+    pub fn acts_at(&self) -> Time {
+        self.cancel.as_ref().map_or(self.until, |cancel| cancel.deadline.min(self.until))
+    }
+}
+
+/// A running task is to stop. What its owner reports before the deadline counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CancelRequest {
+    pub deadline: Time,
+    pub reason: Option<Arc<str>>,
+}
+
+impl CancelRequest {
+    /// With a request that came before: a deadline is only ever moved forward in time, its reason stays.
+    pub fn after(self, earlier: Option<&CancelRequest>) -> CancelRequest {
+        match earlier {
+            None => self,
+            Some(earlier) => CancelRequest {
+                deadline: self.deadline.min(earlier.deadline),
+                reason: earlier.reason.clone().or(self.reason),
+            },
+        }
+    }
 }
 
 /// The length of a lease for a requested number of seconds: nothing or less means `default`, more than
@@ -35,9 +68,24 @@ pub fn lease_length(requested_seconds: i64, default: Duration) -> Duration {
     }
 }
 
+/// When a lease of this length ends that is given or extended now: never later than the longest run allows.
+pub fn lease_end(claimed_at: Time, now: Time, length: Duration, longest: Option<Duration>) -> Time {
+    let asked = now.plus(length);
+    longest.map_or(asked, |longest| asked.min(claimed_at.plus(longest)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_lease_outlives_the_longest_run() {
+        let at = Time::from_millis;
+        let second = Duration::from_secs(1);
+        assert_eq!(lease_end(at(0), at(500), second, None), at(1_500));
+        assert_eq!(lease_end(at(0), at(500), second, Some(2 * second)), at(1_500));
+        assert_eq!(lease_end(at(0), at(1_900), second, Some(2 * second)), at(2_000));
+    }
 
     #[test]
     fn lease_lengths_fall_back_and_clamp() {

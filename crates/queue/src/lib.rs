@@ -7,19 +7,25 @@
 //! then [`store`] (what any storage has to promise).
 
 pub mod attempt;
+pub mod audit;
 pub mod cause;
+pub mod clock;
 pub mod create;
 pub mod delivery;
 pub mod event;
 pub mod filter;
 pub mod id;
+pub mod import;
 pub mod lease;
 pub mod limits;
 pub mod operation;
+pub mod options;
+pub mod order;
 pub mod queue;
 pub mod refusal;
 pub mod result;
 pub mod retry;
+pub mod schedule;
 pub mod shared;
 pub mod store;
 pub mod subscription;
@@ -28,17 +34,21 @@ pub mod time;
 pub mod topic;
 
 pub use attempt::{Attempt, AttemptOutcome};
+pub use audit::{AuditEntry, AuditPage, Audited};
 pub use create::{Delay, NewTask};
 pub use delivery::{Delivery, DeliveryState};
 pub use event::{Event, Observer};
 pub use filter::{Filter, Listed, Page, Whereabouts};
 pub use id::TaskId;
-pub use lease::{Lease, Owner};
+pub use lease::{CancelRequest, Lease, Owner};
 pub use operation::{Operation, OperationKind, OperationState};
+pub use options::{OnConflict, TaskOptions, UniqueRule, UniqueUntil};
+pub use order::{Order, Weights};
 pub use queue::{Commands, QueueKey, QueueStats};
 pub use refusal::{Failure, Refusal};
 pub use result::{Artifact, FailureReason, Outcome, ResultRecord, Status};
 pub use retry::{Backoff, BackoffPolicy};
+pub use schedule::{Schedule, Schedules};
 pub use shared::Shared;
 pub use store::Store;
 pub use task::{Body, Place, State, Task, TaskStatus};

@@ -16,6 +16,13 @@ pub const HEADERS_BYTES: usize = 4096;
 pub const PAYLOAD_BYTES: usize = 1024 * 1024;
 /// Longest result text that one record can carry; larger output belongs into an artifact.
 pub const RESULT_BYTES: usize = 16 * 1024 * 1024;
+/// Largest payload that a server may be configured to take.
+pub const PAYLOAD_BYTES_MOST: usize = 16 * 1024 * 1024;
+/// Longest webhook address or callback URL.
+pub const URL_BYTES: usize = 2048;
+/// The most that one transition may write: a result, the callback that repeats it, and everything that comes
+/// with them, escaped. A journal segment must hold more.
+pub const ENTRY_BYTES: usize = 2 * RESULT_BYTES + 2 * 1024 * 1024;
 /// Error and reason texts are cut here.
 pub const ERROR_BYTES: usize = 8192;
 /// Error text kept per entry of the attempt history.
@@ -38,14 +45,59 @@ pub const LEASE_SECONDS: u64 = 43_200;
 pub const DELAY: Duration = Duration::from_secs(31_622_400);
 /// Longest life of a subscription between renewals: 366 days.
 pub const SUBSCRIPTION_TTL: Duration = Duration::from_secs(31_622_400);
+/// Longest lane.
+pub const LANE_BYTES: usize = 128;
+/// Tags of one task.
+pub const TAGS: usize = 8;
+/// Longest tag.
+pub const TAG_BYTES: usize = 64;
+/// Longest unique key.
+pub const UNIQUE_KEY_BYTES: usize = 255;
+/// Longest run that a task may be given: 7 days.
+pub const MAX_RUN: Duration = Duration::from_secs(604_800);
+/// Longest grace of a cancelled task.
+pub const GRACE_SECONDS: u64 = 3600;
+/// Largest progress that a heartbeat may tell.
+pub const PROGRESS_BYTES: usize = 4096;
+/// Largest checkpoint of a task.
+pub const CHECKPOINT_BYTES: usize = 64 * 1024;
 /// Items in one batch over HTTP.
 pub const BATCH: usize = 100;
 /// Items in one batch over gRPC.
 pub const STREAM_BATCH: usize = 1000;
-/// Commands that one claim may name.
-pub const CLAIM_COMMANDS: usize = 1000;
+/// Commands that one claim may name: each is looked at.
+pub const CLAIM_COMMANDS: usize = 256;
+/// Largest weight of a command in a fair claim.
+pub const WEIGHT: u8 = 100;
+/// Event types of one subscription: each is looked at with every event.
+pub const EVENT_TYPES: usize = 256;
+/// Subscriptions of a tenant that have not expired: all are in memory.
+pub const SUBSCRIPTIONS: usize = 1000;
+/// Longest group of a subscription.
+pub const GROUP_BYTES: usize = 128;
+/// Attempts that an imported task may have behind it: far from where the number would begin anew.
+pub const IMPORTED_ATTEMPTS: u32 = 1_000_000;
+/// Longest trace parent that is kept.
+pub const TRACE_PARENT_BYTES: usize = 256;
+/// Longest trace state that is kept.
+pub const TRACE_STATE_BYTES: usize = 8192;
+/// Longest name of a worker in the header `Codeq-Worker`.
+pub const WORKER_NAME_BYTES: usize = 128;
+/// What a worker tells of itself with a claim, as JSON.
+pub const WORKER_INFO_BYTES: usize = 512;
 /// Longest worker id.
 pub const WORKER_ID_BYTES: usize = 255;
+/// How far the time may run ahead of what has passed when the wall clock is set forward.
+pub const CLOCK_AHEAD: Duration = Duration::from_secs(300);
+/// Longest name of a schedule.
+pub const SCHEDULE_NAME_BYTES: usize = 128;
+/// Longest note of a paused schedule.
+pub const SCHEDULE_NOTE_BYTES: usize = 512;
+/// Schedules that a tenant may have in one storage partition, and what they may occupy: all are in memory.
+pub const SCHEDULES: usize = 500_000;
+pub const SCHEDULES_BYTES: usize = 1 << 30;
+/// Ticks of one backfill.
+pub const BACKFILL_TICKS: u64 = 10_000;
 /// How long a callback that ran out of attempts stays visible: 7 days.
 pub const FAILED_DELIVERY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -14,17 +14,20 @@ pub enum OperationKind {
     Cancel,
     Requeue,
     Delete,
+    /// Makes the tasks of ticks that have passed; see [`crate::schedule::Backfill`].
+    Backfill,
 }
 
 impl OperationKind {
-    pub const ALL: [OperationKind; 3] =
-        [OperationKind::Cancel, OperationKind::Requeue, OperationKind::Delete];
+    pub const ALL: [OperationKind; 4] =
+        [OperationKind::Cancel, OperationKind::Requeue, OperationKind::Delete, OperationKind::Backfill];
 
     pub fn word(self) -> &'static str {
         match self {
             OperationKind::Cancel => "cancel",
             OperationKind::Requeue => "requeue",
             OperationKind::Delete => "delete",
+            OperationKind::Backfill => "backfill",
         }
     }
 }
@@ -78,7 +81,7 @@ pub struct Operation {
     pub created_at: Time,
     pub updated_at: Time,
     pub error: Option<String>,
-    /// Where the listing stands.
+    /// Where the listing stands; of a backfill, what is to be made.
     pub cursor: Option<String>,
     /// What was found there and is being worked on.
     pub step: Option<Step>,

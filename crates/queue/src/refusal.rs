@@ -18,7 +18,7 @@ pub enum Refusal {
     /// An operator's cancel came after the end.
     #[error("not-in-progress")]
     AlreadyTerminal,
-    /// An operator's requeue or delete of something that is not a dead letter.
+    /// An operator's delete of something that is not a dead letter, or a requeue of something that has not failed.
     #[error("not a dead letter")]
     NotDead,
     #[error("invalid body")]
@@ -41,6 +41,24 @@ pub enum Refusal {
     IdempotencyKeysDiffer,
     #[error("invalid headers")]
     InvalidHeaders,
+    #[error("invalid 'lane' (at most 128 bytes, no control characters)")]
+    InvalidLane,
+    #[error("invalid 'tags' (at most 8, each 1 to 64 of A-Z a-z 0-9 _ . : -)")]
+    InvalidTags,
+    #[error("invalid 'unique': {0}")]
+    InvalidUnique(&'static str),
+    #[error("invalid expiry: {0}")]
+    InvalidExpiry(&'static str),
+    #[error("invalid 'maxRunSeconds' (must be between 1 and 604800)")]
+    InvalidMaxRun,
+    #[error("progress too large (max 4096 bytes)")]
+    ProgressTooLarge,
+    #[error("checkpoint too large (max 65536 bytes)")]
+    CheckpointTooLarge,
+    #[error("invalid 'graceSeconds' (must be between 0 and 3600)")]
+    InvalidGrace,
+    #[error("refund needs 'delaySeconds' of at least 1")]
+    RefundWithoutDelay,
     #[error("payload too large")]
     PayloadTooLarge,
     #[error("invalid status")]
@@ -65,6 +83,18 @@ pub enum Refusal {
     CountTooLarge(usize),
     #[error("workerId is required")]
     WorkerIdRequired,
+    #[error("invalid 'order' (use listed or fair)")]
+    InvalidOrder,
+    #[error("invalid 'weights' (at most 256 commands, each with a number from 1 to 100)")]
+    InvalidWeights,
+    #[error("invalid 'weights' (they need order=fair)")]
+    WeightsWithoutFair,
+    /// What a worker says of itself: its name, or the rest.
+    #[error("invalid {0}")]
+    InvalidWorker(&'static str),
+    /// A test moves the clock where it cannot go.
+    #[error("invalid time: {0}")]
+    InvalidClock(&'static str),
     #[error("event type not allowed")]
     EventTypeNotAllowed,
     #[error("groupId not allowed")]
@@ -88,11 +118,27 @@ pub enum Refusal {
     ConfirmRequired,
     #[error("operation not found")]
     OperationNotFound,
+    #[error("too many calls of the tenant are waiting (max {0})")]
+    TooManyWaiting(usize),
     #[error("too many operations are running (max {0})")]
     TooManyOperations(usize),
+    #[error("too many subscriptions (max {0})")]
+    TooManySubscriptions(usize),
+    /// What this kind of store cannot do.
+    #[error("{0} are not supported by this store")]
+    NotSupported(&'static str),
     /// The store has its own means.
     #[error("this store is backed up by its own means")]
     BackupElsewhere,
+    #[error("invalid {field}: {message}")]
+    InvalidSchedule { field: &'static str, message: String },
+    #[error("schedule not found")]
+    ScheduleNotFound,
+    /// A schedule lives where the queue of its tasks lives.
+    #[error("the command of a schedule cannot change; delete it first")]
+    ScheduleCommandFixed,
+    #[error("too many schedules (max {0})")]
+    TooManySchedules(usize),
     /// An import whose key names another task here.
     #[error("idempotencyKey names another task")]
     IdempotencyKeyTaken,
@@ -116,9 +162,17 @@ impl Refusal {
             Refusal::InvalidCommand => "invalid_command",
             Refusal::InvalidWebhookUrl => "invalid_webhook_url",
             Refusal::InvalidRunAt | Refusal::RunAtTooFar => "invalid_run_at",
-            Refusal::DelayNegative | Refusal::DelayTooLong => "invalid_delay",
+            Refusal::DelayNegative | Refusal::DelayTooLong | Refusal::RefundWithoutDelay => "invalid_delay",
             Refusal::IdempotencyKeyTooLong | Refusal::IdempotencyKeysDiffer => "invalid_idempotency_key",
             Refusal::InvalidHeaders => "invalid_headers",
+            Refusal::InvalidLane => "invalid_lane",
+            Refusal::InvalidTags => "invalid_tags",
+            Refusal::InvalidUnique(_) => "invalid_unique",
+            Refusal::InvalidExpiry(_) => "invalid_expiry",
+            Refusal::InvalidMaxRun => "invalid_max_run",
+            Refusal::ProgressTooLarge => "progress_too_large",
+            Refusal::CheckpointTooLarge => "checkpoint_too_large",
+            Refusal::InvalidGrace => "invalid_grace",
             Refusal::PayloadTooLarge => "payload_too_large",
             Refusal::InvalidStatus => "invalid_status",
             Refusal::ResultRequired => "result_required",
@@ -130,6 +184,10 @@ impl Refusal {
             Refusal::DeliveryNotFound => "delivery_not_found",
             Refusal::BatchTooLarge(_) | Refusal::CountTooLarge(_) => "batch_too_large",
             Refusal::WorkerIdRequired => "worker_id_required",
+            Refusal::InvalidOrder => "invalid_order",
+            Refusal::InvalidWeights | Refusal::WeightsWithoutFair => "invalid_weights",
+            Refusal::InvalidWorker(_) => "invalid_worker",
+            Refusal::InvalidClock(_) => "invalid_clock",
             Refusal::EventTypeNotAllowed => "event_type_not_allowed",
             Refusal::GroupNotAllowed => "group_not_allowed",
             Refusal::ResultNotFound => "result_not_found",
@@ -141,8 +199,15 @@ impl Refusal {
             Refusal::InvalidFilter(_) => "invalid_filter",
             Refusal::ConfirmRequired => "confirm_required",
             Refusal::OperationNotFound => "operation_not_found",
+            Refusal::TooManyWaiting(_) => "too_many_waiting",
             Refusal::TooManyOperations(_) => "too_many_operations",
+            Refusal::TooManySubscriptions(_) => "too_many_subscriptions",
+            Refusal::NotSupported(_) => "not_supported",
             Refusal::BackupElsewhere => "backup_elsewhere",
+            Refusal::InvalidSchedule { .. } => "invalid_schedule",
+            Refusal::ScheduleNotFound => "schedule_not_found",
+            Refusal::ScheduleCommandFixed => "schedule_command_fixed",
+            Refusal::TooManySchedules(_) => "too_many_schedules",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
         }
@@ -198,6 +263,15 @@ mod tests {
             Refusal::IdempotencyKeyTooLong,
             Refusal::IdempotencyKeysDiffer,
             Refusal::InvalidHeaders,
+            Refusal::InvalidLane,
+            Refusal::InvalidTags,
+            Refusal::InvalidUnique("'key' must have 1 to 255 bytes"),
+            Refusal::InvalidExpiry("'expiresAt' has passed"),
+            Refusal::InvalidMaxRun,
+            Refusal::ProgressTooLarge,
+            Refusal::CheckpointTooLarge,
+            Refusal::InvalidGrace,
+            Refusal::RefundWithoutDelay,
             Refusal::PayloadTooLarge,
             Refusal::InvalidStatus,
             Refusal::ResultRequired,
@@ -211,6 +285,11 @@ mod tests {
             Refusal::BatchTooLarge(100),
             Refusal::CountTooLarge(100),
             Refusal::WorkerIdRequired,
+            Refusal::InvalidOrder,
+            Refusal::InvalidWeights,
+            Refusal::WeightsWithoutFair,
+            Refusal::InvalidWorker("Codeq-Worker (1 to 128 visible ASCII characters)"),
+            Refusal::InvalidClock("it does not go back"),
             Refusal::EventTypeNotAllowed,
             Refusal::GroupNotAllowed,
             Refusal::ResultNotFound,
@@ -222,8 +301,15 @@ mod tests {
             Refusal::InvalidFilter("unknown status \"GONE\"".into()),
             Refusal::ConfirmRequired,
             Refusal::OperationNotFound,
+            Refusal::TooManyWaiting(100_000),
             Refusal::TooManyOperations(16),
+            Refusal::TooManySubscriptions(1000),
+            Refusal::NotSupported("unique keys"),
             Refusal::BackupElsewhere,
+            Refusal::InvalidSchedule { field: "cron", message: "the plan never fires".into() },
+            Refusal::ScheduleNotFound,
+            Refusal::ScheduleCommandFixed,
+            Refusal::TooManySchedules(1000),
             Refusal::IdempotencyKeyTaken,
             Refusal::IdNotKept,
         ]

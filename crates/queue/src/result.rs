@@ -26,6 +26,8 @@ impl Status {
 pub enum FailureReason {
     MaxAttempts,
     Cancelled,
+    /// Nobody claimed it in time.
+    Expired,
 }
 
 impl FailureReason {
@@ -33,6 +35,7 @@ impl FailureReason {
         match self {
             FailureReason::MaxAttempts => crate::task::MAX_ATTEMPTS,
             FailureReason::Cancelled => crate::task::CANCELLED,
+            FailureReason::Expired => crate::task::EXPIRED,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Outcome {
     }
 }
 
-fn check_artifacts(artifacts: &[Artifact]) -> Result<(), Refusal> {
+pub fn check_artifacts(artifacts: &[Artifact]) -> Result<(), Refusal> {
     if artifacts.len() > limits::ARTIFACTS {
         return Err(Refusal::InvalidArtifact("too many artifacts (max 16)".into()));
     }

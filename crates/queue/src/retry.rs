@@ -1,5 +1,6 @@
 //! What a failed attempt leads to: another try after a delay, or the dead letters.
 
+use crate::refusal::Refusal;
 use crate::time::Time;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,11 +74,29 @@ pub enum Ending {
     /// `delay_seconds` above zero overrides the policy.
     Nack {
         delay_seconds: i64,
+        /// The attempt does not count.
+        refund: bool,
     },
     Abandon,
     /// Given back unharmed: the attempt does not count.
     Refund,
     LeaseExpired,
+}
+
+impl Ending {
+    /// Whether the attempt does not count against the limit.
+    pub fn is_refund(self) -> bool {
+        matches!(self, Ending::Refund | Ending::Nack { refund: true, .. })
+    }
+}
+
+/// A nack that uses no attempt has to say when the task is tried again: without a delay it would come back at once,
+/// for ever.
+pub fn check_refund(refund: bool, delay_seconds: i64) -> Result<bool, Refusal> {
+    match refund && delay_seconds < 1 {
+        true => Err(Refusal::RefundWithoutDelay),
+        false => Ok(refund),
+    }
 }
 
 /// Where the task goes after an [`Ending`].
@@ -100,9 +119,9 @@ pub fn after(
     let spent = used >= max_attempts;
     let delay_seconds = match ending {
         Ending::Refund => return Next::Ready,
-        _ if spent => return Next::Dead,
+        _ if spent && !ending.is_refund() => return Next::Dead,
         Ending::Abandon => return Next::Ready,
-        Ending::Nack { delay_seconds } if delay_seconds > 0 => {
+        Ending::Nack { delay_seconds, .. } if delay_seconds > 0 => {
             delay_seconds.unsigned_abs().min(backoff.max_seconds)
         }
         Ending::Nack { .. } | Ending::LeaseExpired => backoff.delay_seconds(used, random),
@@ -172,7 +191,8 @@ mod tests {
         let zero = backoff(BackoffPolicy::Fixed, 0, 900);
         let now = Time::from_millis(1_000);
         let in_seconds = |s| Next::Delayed { until: now.plus_seconds(s), delay_seconds: s };
-        let nack = |delay_seconds| Ending::Nack { delay_seconds };
+        let nack = |delay_seconds| Ending::Nack { delay_seconds, refund: false };
+        let refunded = |delay_seconds| Ending::Nack { delay_seconds, refund: true };
         for (ending, used, max, backoff, next) in [
             (nack(0), 1, 2, fixed, in_seconds(5)),
             (nack(-3), 1, 2, fixed, in_seconds(5)),
@@ -181,6 +201,8 @@ mod tests {
             (nack(0), 1, 2, zero, Next::Ready),
             (nack(7), 2, 2, fixed, Next::Dead),
             (nack(0), 1, 1, fixed, Next::Dead),
+            (refunded(7), 2, 2, fixed, in_seconds(7)),
+            (refunded(i64::MAX), 1, 2, fixed, in_seconds(900)),
             (Ending::Abandon, 1, 2, fixed, Next::Ready),
             (Ending::Abandon, 2, 2, fixed, Next::Dead),
             (Ending::Refund, 2, 2, fixed, Next::Ready),

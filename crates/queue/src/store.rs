@@ -11,14 +11,16 @@
 
 use crate::TaskId;
 use crate::attempt::Attempt;
+use crate::audit::{AuditEntry, AuditPage, Audited};
 use crate::create::NewTask;
 use crate::delivery::{Delivery, DeliveryReport};
 use crate::filter::{Listed, Page};
-use crate::lease::Owner;
+use crate::lease::{CancelRequest, Owner};
 use crate::operation::Operation;
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
 use crate::result::{Outcome, ResultRecord};
+use crate::schedule::Schedules;
 use crate::shared::Shared;
 use crate::subscription::{NewSubscription, Subscription};
 use crate::task::Task;
@@ -41,6 +43,8 @@ pub struct Created {
     pub task: Task,
     /// The idempotency key named a task that existed already.
     pub is_replay: bool,
+    /// The unique key was taken; the task is its holder.
+    pub is_duplicate: bool,
 }
 
 /// How long to hold a call that finds nothing.
@@ -77,6 +81,40 @@ pub struct Report {
 pub struct Heartbeat {
     pub report: Report,
     pub extend: Duration,
+    /// JSON for those who watch.
+    pub progress: Option<Arc<str>>,
+    /// JSON for the next attempt.
+    pub checkpoint: Option<Arc<str>>,
+}
+
+/// What a heartbeat is answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beat {
+    pub lease_until: Time,
+    /// Set when the task is to stop.
+    pub cancel: Option<Arc<CancelRequest>>,
+}
+
+/// A task that is to end.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    pub task: TaskRef,
+    /// How long a running task may go on.
+    pub grace: Duration,
+    pub reason: Option<Arc<str>>,
+}
+
+impl Cancel {
+    /// At once.
+    pub fn now(task: TaskRef) -> Cancel {
+        Cancel { task, grace: Duration::ZERO, reason: None }
+    }
+}
+
+impl Heartbeat {
+    pub fn new(report: Report, extend: Duration) -> Heartbeat {
+        Heartbeat { report, extend, progress: None, checkpoint: None }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -85,12 +123,30 @@ pub struct Nack {
     /// Above zero overrides the backoff policy.
     pub delay_seconds: i64,
     pub reason: Option<String>,
+    /// The attempt does not count; there is a delay.
+    pub refund: bool,
+    /// JSON for the next attempt.
+    pub checkpoint: Option<Arc<str>>,
+}
+
+impl Nack {
+    pub fn new(report: Report, delay_seconds: i64, reason: Option<String>) -> Nack {
+        Nack { report, delay_seconds, reason, refund: false, checkpoint: None }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub struct Abandon {
     pub report: Report,
     pub refund: bool,
+    /// JSON for the next attempt.
+    pub checkpoint: Option<Arc<str>>,
+}
+
+impl Abandon {
+    pub fn new(report: Report, refund: bool) -> Abandon {
+        Abandon { report, refund, checkpoint: None }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -102,8 +158,12 @@ pub struct Submit {
 /// Where a nacked or abandoned task went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
-    Requeued { delay_seconds: u64 },
+    Requeued {
+        delay_seconds: u64,
+    },
     Dead,
+    /// It was to stop, and has.
+    Cancelled,
 }
 
 /// What a producer finds when it asks for a result.
@@ -155,11 +215,23 @@ pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
     Ready,
+    /// Some of the servers that it lives on are away; the names of their shards. All else works.
+    Degraded(Vec<String>),
     /// Comes back by itself (disk full).
     Unavailable(String),
     /// Needs a restart (a failed sync).
     Poisoned(String),
     Closed,
+}
+
+/// One shard of a store that lives on several servers, as this process sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardView {
+    pub name: String,
+    /// Where its server is looked for.
+    pub address: String,
+    /// Why its server is away, if it is.
+    pub away: Option<String>,
 }
 
 pub trait Store: Send + Sync {
@@ -176,7 +248,7 @@ pub trait Store: Send + Sync {
 
     /// Lends up to `count` tasks. Empty when there is nothing (left after waiting).
     fn claim(&self, claim: Claim) -> Answer<Vec<Task>>;
-    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>>;
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<Beat>>;
     fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>>;
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>>;
     /// Ends the attempt. Final state, result and callback are stored together or not at all.
@@ -186,8 +258,10 @@ pub trait Store: Send + Sync {
 
     /// The last deliveries of a task, oldest first; `None` if the task is unknown.
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>>;
-    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>>;
-    /// Gives dead letters a full set of attempts again, of the old size or a new one.
+    /// Ends each task that lives, or asks its owner to stop within the grace. A cancelled task stays as it is.
+    fn cancel(&self, cancels: Vec<Cancel>) -> Answer<Items<Task>>;
+    /// Gives tasks that have failed, been cancelled or died a full set of attempts again, of the old size or a new
+    /// one. A time by which they had to be claimed no longer counts.
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>>;
     /// Removes dead letters for good.
     fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>>;
@@ -198,6 +272,15 @@ pub trait Store: Send + Sync {
     fn resume(&self, queue: QueueKey) -> Answer<QueueStats>;
     /// Counts of every known queue, of one tenant or of all.
     fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>>;
+    /// Commands of a tenant from which a claim would get something now, lower-cased.
+    fn ready_commands(&self, tenant: Arc<str>) -> Answer<Vec<Arc<str>>> {
+        let counted = self.queues(Some(tenant));
+        Box::pin(async move {
+            let ready =
+                counted.await?.into_iter().filter(|queue| !queue.is_paused && queue.ready_total() > 0);
+            Ok(ready.map(|queue| queue.command.to_ascii_lowercase().into()).collect())
+        })
+    }
     /// Counts of one queue; zeros if it is unknown.
     fn queue(&self, queue: QueueKey) -> Answer<QueueStats>;
 
@@ -217,6 +300,11 @@ pub trait Store: Send + Sync {
     fn operations(&self) -> Answer<Vec<Operation>>;
     /// Forgets one; repeating it is harmless.
     fn remove_operation(&self, id: u128) -> Answer<()>;
+
+    /// Keeps a record of what an operator did, and forgets those whose time is over.
+    fn put_audit(&self, entry: AuditEntry) -> Answer<()>;
+    /// Records of what operators did, the newest first.
+    fn audit(&self, page: AuditPage) -> Answer<Audited>;
 
     /// Everything that was acknowledged before, as of one instant. Refused by a store that has its own means.
     fn backup(&self) -> Answer<Result<Pieces, Refusal>>;
@@ -251,9 +339,22 @@ pub trait Store: Send + Sync {
 
     // The process.
 
+    /// When the next thing happens by itself (a delay is over, a lease runs out); `None` if nothing is planned, or if
+    /// the store does not know.
+    fn next_due(&self) -> Answer<Option<Time>> {
+        Box::pin(async { Ok(None) })
+    }
     fn health(&self) -> Health;
+    /// The shards of a store that lives on several servers; none where there is only one place.
+    fn shards(&self) -> Vec<ShardView> {
+        Vec::new()
+    }
     /// What the processes over one keyspace have in common; `None` where one process has the store alone.
     fn shared(&self) -> Option<Arc<dyn Shared>> {
+        None
+    }
+    /// The schedules of a store that keeps them.
+    fn scheduling(&self) -> Option<&dyn Schedules> {
         None
     }
     /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered

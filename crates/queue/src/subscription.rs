@@ -68,6 +68,13 @@ impl NewSubscription {
             .map_err(|_| Refusal::InvalidSubscription("invalid callback url"))?;
         let callback_url = url.ok_or(Refusal::InvalidSubscription("callbackUrl is required"))?;
         let group = self.group.filter(|group| !group.trim().is_empty());
+        let is_short = |event: &String| event.len() <= limits::COMMAND_BYTES;
+        let is_bounded = self.event_types.len() <= limits::EVENT_TYPES
+            && self.event_types.iter().all(is_short)
+            && group.as_ref().is_none_or(|group| group.len() <= limits::GROUP_BYTES);
+        if !is_bounded {
+            return Err(Refusal::InvalidBody);
+        }
         if self.mode == DeliveryMode::Group && group.is_none() {
             return Err(Refusal::InvalidSubscription("groupId is required"));
         }
@@ -82,6 +89,14 @@ impl NewSubscription {
             created_at: now,
             expires_at: now.plus(ttl(self.ttl_seconds)),
         })
+    }
+}
+
+/// Whether a tenant that has so many subscriptions may have another one.
+pub fn check_count(living: usize) -> Result<(), Refusal> {
+    match living < limits::SUBSCRIPTIONS {
+        true => Ok(()),
+        false => Err(Refusal::TooManySubscriptions(limits::SUBSCRIPTIONS)),
     }
 }
 
@@ -121,6 +136,15 @@ mod tests {
         assert_eq!(refused(|s| s.callback_url = " ".into()), "callbackUrl is required");
         assert_eq!(refused(|s| s.callback_url = "ftp://h".into()), "invalid callback url");
         assert_eq!(refused(|s| s.mode = DeliveryMode::Group), "groupId is required");
+        assert_eq!(
+            refused(|s| s.callback_url = format!("http://h/{}", "x".repeat(limits::URL_BYTES))),
+            "invalid callback url"
+        );
+        assert_eq!(refused(|s| s.event_types = vec!["e".into(); limits::EVENT_TYPES + 1]), "invalid body");
+        assert_eq!(refused(|s| s.event_types = vec!["e".repeat(limits::COMMAND_BYTES + 1)]), "invalid body");
+        assert_eq!(refused(|s| s.group = Some("g".repeat(limits::GROUP_BYTES + 1))), "invalid body");
+        assert!(check_count(limits::SUBSCRIPTIONS - 1).is_ok());
+        assert!(check_count(limits::SUBSCRIPTIONS).is_err());
         assert!(DeliveryMode::parse("broadcast").is_ok());
         assert!(DeliveryMode::parse("multi").is_err());
     }

@@ -5,10 +5,12 @@
 //! order of checks is part of the contract.
 
 use crate::lease::{Lease, Owner};
+use crate::options::{TaskOptions, UniqueRule};
 use crate::refusal::Refusal;
 use crate::time::Time;
 use crate::{TaskId, result};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the producer gave; never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,13 +25,37 @@ pub struct Body {
     pub idempotency_key: Option<Box<str>>,
     pub trace_parent: Option<Box<str>>,
     pub trace_state: Option<Box<str>>,
+    /// What few tasks have.
+    pub options: Option<Box<TaskOptions>>,
 }
 
 impl Body {
+    pub fn lane(&self) -> Option<&str> {
+        self.options.as_ref()?.lane.as_deref()
+    }
+
+    pub fn tags(&self) -> &[Box<str>] {
+        self.options.as_ref().map_or(&[], |options| &options.tags)
+    }
+
+    pub fn unique(&self) -> Option<&UniqueRule> {
+        self.options.as_ref()?.unique.as_ref()
+    }
+
+    pub fn expires_at(&self) -> Option<Time> {
+        self.options.as_ref()?.expires_at
+    }
+
+    pub fn max_run(&self) -> Option<Duration> {
+        self.options.as_ref()?.max_run
+    }
+
     /// Roughly what it occupies in memory.
     pub fn bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| 48 + name.len() + value.len()).sum();
-        160 + self.payload.len() + self.command.len() + headers + self.webhook.as_ref().map_or(0, |w| w.len())
+        let options = self.options.as_ref().map_or(0, |options| options.bytes());
+        let webhook = self.webhook.as_ref().map_or(0, |url| url.len());
+        160 + self.payload.len() + self.command.len() + headers + webhook + options
     }
 }
 
@@ -116,6 +142,11 @@ impl State {
         matches!(self, State::Ready { .. } | State::Delayed { .. } | State::Running(_))
     }
 
+    /// Ended without success: an operator may give it another set of attempts.
+    pub fn has_failed(&self) -> bool {
+        matches!(self, State::Failed | State::Cancelled | State::Dead)
+    }
+
     pub fn lease(&self) -> Option<&Lease> {
         match self {
             State::Running(lease) => Some(lease),
@@ -138,6 +169,10 @@ pub struct Task {
     pub max_attempts: u32,
     /// The last failure text.
     pub error: Option<Arc<str>>,
+    /// JSON that an attempt left for the next one; none once the task has completed.
+    pub checkpoint: Option<Arc<str>>,
+    /// JSON that the running attempt told last. Not durable.
+    pub progress: Option<Arc<str>>,
     pub created_at: Time,
     pub updated_at: Time,
 }
@@ -199,6 +234,33 @@ pub fn guard_heartbeat(
 pub const MAX_ATTEMPTS: &str = "MAX_ATTEMPTS";
 pub const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
 pub const CANCELLED: &str = "CANCELLED";
+pub const EXPIRED: &str = "EXPIRED";
+
+/// The error text of a cancelled task.
+pub fn cancelled_text(reason: Option<&str>) -> Arc<str> {
+    match reason {
+        None => CANCELLED.into(),
+        Some(reason) => {
+            crate::limits::cut(&format!("{CANCELLED}: {reason}"), crate::limits::ERROR_BYTES).into()
+        }
+    }
+}
+
+/// A worker's note as it is kept, unless it is too large.
+pub fn check_progress(text: &str) -> Result<Arc<str>, Refusal> {
+    match text.len() > crate::limits::PROGRESS_BYTES {
+        true => Err(Refusal::ProgressTooLarge),
+        false => Ok(text.into()),
+    }
+}
+
+/// What a worker leaves for the next attempt, unless it is too large.
+pub fn check_checkpoint(text: &str) -> Result<Arc<str>, Refusal> {
+    match text.len() > crate::limits::CHECKPOINT_BYTES {
+        true => Err(Refusal::CheckpointTooLarge),
+        false => Ok(text.into()),
+    }
+}
 
 /// The text of a nack's reason as it is kept: blank is none, long is cut.
 pub fn reason_text(reason: Option<&str>) -> Option<Arc<str>> {
@@ -230,8 +292,7 @@ mod tests {
     use super::*;
 
     fn running(owner: &Owner, until: i64) -> State {
-        let lease =
-            Lease { owner: Arc::new(owner.clone()), until: Time::from_millis(until), claimed_at: Time::ZERO };
+        let lease = Lease::new(Arc::new(owner.clone()), Time::from_millis(until), Time::ZERO);
         State::Running(Arc::new(lease))
     }
 

@@ -1,8 +1,8 @@
 //! What charts show: how every queue went over the last day.
 //!
-//! The store's events are counted as they happen; every five seconds the counts are put away together with
-//! the depth of each queue, for an hour step by step and for a day minute by minute. It lives in memory and
-//! begins anew with the process. Over a store that several processes share, each counts what it did itself.
+//! The store's events are counted as they happen; every five seconds the counts are stored together with
+//! the depth of each queue, for an hour in steps of five seconds and for a day in minutes. The history lives in
+//! memory and starts over with the process. Over a store that several processes share, each counts what it did itself.
 
 mod series;
 mod shown;
@@ -23,7 +23,7 @@ pub const STEP: Duration = Duration::from_secs(5);
 const STEP_MILLIS: i64 = 5_000;
 /// Queues that have a history. A further one takes the place of one that was quiet for an hour.
 const QUEUES: usize = 256;
-/// A queue that was quiet for so many steps is forgotten: nothing of it is left to show.
+/// A queue that was quiet for this many steps is forgotten: nothing of it is left to show.
 const FORGOTTEN: u32 = 24 * 3600 / 5;
 
 const _: () = assert!(QUEUES * Series::BYTES <= 64 << 20, "a day of history takes 64 MiB at most");
@@ -135,7 +135,7 @@ fn count(sample: &mut Sample, event: &Event) {
             }
             sample.took(event.at.since(*created_at));
         }
-        What::Promoted | What::Reopened | What::Paused | What::Resumed => {}
+        What::Promoted | What::Reopened | What::Paused | What::Resumed | What::Ticked { .. } => {}
     }
 }
 
@@ -178,7 +178,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes samples, for ever.
+/// Takes samples until dropped.
 pub async fn keep(history: Arc<History>, broker: Arc<Broker>) {
     // In the middle of a step: a tick that comes a little early or late still falls into its own.
     let phase = broker.now().millis().rem_euclid(STEP_MILLIS);

@@ -7,30 +7,39 @@
 mod artifacts;
 pub mod auth;
 pub mod broker;
+mod budget;
 pub mod config;
 mod events;
 pub mod grpc;
 mod history;
 pub mod http;
+mod memory;
 mod metrics;
 pub mod rate;
+pub mod seats;
+mod shares;
 pub mod stamp;
+mod stops;
 mod stores;
 pub mod telemetry;
 mod upkeep;
 mod webhook;
+pub mod workers;
 
 use artifacts::Artifacts;
 use auth::{Gate, GateOptions, ProviderConfig};
 use broker::{Broker, Settings};
 use codeq_queue::{Event, Store};
+use codeq_store::kvrocks;
 use codeq_store::local::Meters;
-use codeq_store::{Clock, SystemClock};
+use codeq_store::{Clock, SlewedClock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
 use events::Feed;
 use history::History;
 use http::Listening;
 use metrics::Metrics;
+use seats::Seats;
+use shares::{Shares, TENANT_STREAMS};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +56,9 @@ pub use webhook::{Aim, aim};
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the store may take to close after that.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Connections to the metrics port.
-const SCRAPERS: usize = 64;
-/// File handles that are not for connections.
-const RESERVED_FILES: u64 = 256;
+/// File handles that are not for connections: the store's, and those of webhooks on their way; half of all
+/// where there are fewer than twice as many.
+const RESERVED_FILES: u64 = 512;
 
 /// Why a server did not come up, or ended badly.
 #[derive(Debug, Error)]
@@ -80,9 +88,11 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), ServeError> {
     let connections = raise_file_limit();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let seats = Seats::new(connections);
+    // Tokens expire by the wall clock; tasks live by one that does not step.
+    let clock = stores::clock(&config);
     let draining = CancellationToken::new();
-    let gate = Gate::new(gate_options(&config, clock.clone())).map_err(ServeError::Init)?;
+    let gate = Gate::new(gate_options(&config, Arc::new(SystemClock))).map_err(ServeError::Init)?;
     let gate = Arc::new(gate);
     let metrics = Arc::new(Metrics::new());
     let feed = Arc::new(Feed::new());
@@ -90,9 +100,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let app =
         http::App::new(&config, gate.clone(), metrics.clone(), feed.clone(), clock.clone(), draining.clone());
     let app = Arc::new(app.tracing(traces.clone()));
-    let listening = listen(&config.listen, http::Entry::new(app.clone()), connections).await?;
+    let listening = listen(&config.listen, http::Entry::new(app.clone()), &seats).await?;
     let scraped = match &config.metrics {
-        Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), SCRAPERS).await?),
+        Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), &seats).await?),
         None => None,
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
@@ -107,7 +117,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     };
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
-    let broker = Arc::new(broker.tracing(traces.clone()));
+    let broker = Arc::new(broker.tracing(traces.clone()).with_seats(connections));
     let announcing = broker.shared().map(|shared| {
         feed.join(shared);
         tokio::spawn(feed.keep_announcing())
@@ -122,10 +132,13 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         gate,
         broker: broker.clone(),
         metrics: metrics.clone(),
+        budget: app.budget.clone(),
+        lobby: grpc::Lobby::default(),
+        shares: Shares::of_seats(TENANT_STREAMS, connections),
         draining: draining.clone(),
         end_at_token_expiry: config.streams.end_at_token_expiry,
     };
-    let streams = streams.serve(office, connections).map_err(|error| ServeError::Http(error.to_string()))?;
+    let streams = streams.serve(office, &seats).map_err(|error| ServeError::Http(error.to_string()))?;
     tracing::info!(addr = %listening.address, "listening");
     ready(&Ready {
         address: listening.address,
@@ -157,9 +170,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 /// The routes over a store that is open, without a listener or anything in the background: for callers
 /// that bring their requests themselves. The error is a start-up text.
 pub fn routes_over(config: &Config, store: Arc<dyn Store>) -> Result<http::Entry, String> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> = SlewedClock::shared();
     let draining = CancellationToken::new();
-    let gate = Arc::new(Gate::new(gate_options(config, clock.clone()))?);
+    let gate = Arc::new(Gate::new(gate_options(config, Arc::new(SystemClock)))?);
     let (metrics, feed) = (Arc::new(Metrics::new()), Arc::new(Feed::new()));
     let app = Arc::new(http::App::new(config, gate, metrics, feed, clock.clone(), draining.clone()));
     let artifacts = Arc::new(Artifacts::open(&config.artifacts)?);
@@ -175,8 +188,8 @@ fn watchers(
     told: Told,
     history: Arc<History>,
 ) -> Watchers {
-    let meters = Arc::<Meters>::default();
-    metrics.measure(meters.clone());
+    let (meters, kvrocks_meters) = (Arc::<Meters>::default(), Arc::<kvrocks::Meters>::default());
+    metrics.measure(meters.clone(), kvrocks_meters.clone());
     let observer = Arc::new(move |events: &[Event]| {
         metrics.observe(events);
         signals.observe(events);
@@ -184,17 +197,17 @@ fn watchers(
         told.observe(events);
         history.observe(events);
     });
-    Watchers { observer, meters }
+    Watchers { observer, meters, kvrocks_meters }
 }
 
 async fn listen(
     address: &ListenAddress,
     entry: http::Entry,
-    connections: usize,
+    seats: &Arc<Seats>,
 ) -> Result<Listening, ServeError> {
     let refused = |error| ServeError::Init(format!("cannot listen on {address}: {error}"));
     let listener = http::bind(address).await.map_err(refused)?;
-    http::listen(listener, entry, connections).map_err(refused)
+    http::listen(listener, entry, seats).map_err(refused)
 }
 
 /// Who is trusted, as the configuration says.
@@ -220,6 +233,7 @@ fn settings(config: &Config) -> Settings {
         subscription_min_interval: config.webhooks.subscription_min_interval,
         public_base_url: config.public_base_url.clone(),
         retention: config.tasks.retention,
+        failed_retention: config.tasks.failed_retention,
     }
 }
 
@@ -233,5 +247,5 @@ pub fn raise_file_limit() -> usize {
         Err(_) => limit.current,
     };
     let files = files.unwrap_or(1 << 20).min(1 << 20);
-    usize::try_from(files.saturating_sub(RESERVED_FILES).max(16)).unwrap_or(16)
+    usize::try_from((files - RESERVED_FILES.min(files / 2)).max(16)).unwrap_or(16)
 }

@@ -1,4 +1,4 @@
-//! Metrics: what the store's events add up to, and what is there when someone looks.
+//! Metrics: counters of the store's events, and gauges that are read when the page is requested.
 
 mod process;
 mod store;
@@ -8,24 +8,34 @@ pub use process::Counted;
 use crate::broker::Broker;
 use crate::rate::RateScope;
 use crate::telemetry::told::death;
+use bytes::Bytes;
 use codeq_queue::event::{Event, What};
 use codeq_queue::{AttemptOutcome, Failure, State};
+use codeq_store::kvrocks;
 use codeq_store::local::Meters;
 use process::ProcessMetrics;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::StoreMetrics;
 
 /// Commands with series of their own; any further one counts as [`OTHER`].
 const COMMANDS: usize = 1000;
 const OTHER: &str = "_other";
+/// Every command, in a subscription.
+const EVERY: &str = "*";
+/// Event types of subscriptions that are looked at for one page; the rest is [`OTHER`].
+const LOOKED_AT: usize = 1_000_000;
+/// A page that takes longer is kept, [`PAGE_SHARE`] times as long as it took and [`PAGE_AGE`] at most.
+const SLOW_PAGE: Duration = Duration::from_millis(50);
+const PAGE_SHARE: u32 = 10;
+const PAGE_AGE: Duration = Duration::from_secs(5);
 const LATENCY: [f64; 14] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
 const CLAIM_WAIT: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0];
@@ -38,15 +48,38 @@ pub struct Metrics {
     dead: IntCounterVec,
     rate_limit_hits: IntCounterVec,
     webhooks: IntCounterVec,
+    ticks: IntCounterVec,
     depth: IntGaugeVec,
     dead_depth: IntGaugeVec,
     oldest: GaugeVec,
     waiting: IntGauge,
     outbox: IntGaugeVec,
+    clock_ahead: Gauge,
+    store_up: IntGaugeVec,
     subscriptions: IntGaugeVec,
     process: ProcessMetrics,
     counters: Counters,
     commands: Mutex<Commands>,
+    /// The page that was made last.
+    page: tokio::sync::Mutex<Option<Page>>,
+}
+
+struct Page {
+    begun: Instant,
+    took: Duration,
+    text: Bytes,
+}
+
+impl Page {
+    /// Whether it can be shown to somebody who asked at this instant. A page that took long is shown for a
+    /// while: making it must not be what the server does all day.
+    fn serves(&self, asked: Instant) -> bool {
+        let kept = match self.took > SLOW_PAGE {
+            true => (self.took * PAGE_SHARE).min(PAGE_AGE),
+            false => Duration::ZERO,
+        };
+        self.begun >= asked || self.begun.elapsed() < kept
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,8 +109,6 @@ struct Commands {
     seen: HashMap<Arc<str>, Arc<Series>>,
     /// The command of the last event: the next one is mostly of the same.
     last: Option<(Arc<str>, Arc<Series>)>,
-    /// Commands known from subscriptions only.
-    subscribed: HashSet<Arc<str>>,
 }
 
 struct Series {
@@ -127,9 +158,26 @@ impl Metrics {
                 "Notifications sent and callbacks settled.",
                 &["kind", "command", "outcome"],
             ),
+            ticks: counter(
+                "codeq_schedule_ticks_total",
+                "Ticks of schedules, by what became of them.",
+                &["outcome"],
+            ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
             waiting: register(&registry, IntGauge::new("codeq_claims_waiting", "Claims that wait for work.")),
             outbox: gauge("codeq_webhook_outbox", "Result callbacks in the outbox.", &["state"]),
+            clock_ahead: register(
+                &registry,
+                Gauge::new(
+                    "codeq_clock_ahead_seconds",
+                    "How far the wall clock is ahead of the time that tasks live by; below zero: behind.",
+                ),
+            ),
+            store_up: gauge(
+                "codeq_store_up",
+                "Whether the server of a shard is there (Kvrocks).",
+                &["shard"],
+            ),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
             subscriptions: gauge(
                 "codeq_subscriptions_active",
@@ -142,6 +190,7 @@ impl Metrics {
                 expired: counter("codeq_lease_expired_total", "Leases that ran out.", command),
             },
             commands: Mutex::default(),
+            page: tokio::sync::Mutex::new(None),
             registry: registry.clone(),
         };
         let process = registry.register(Box::new(ProcessCollector::for_self()));
@@ -162,6 +211,9 @@ impl Metrics {
                 }
                 What::Returned { outcome: AttemptOutcome::LeaseExpired, .. } => series.expired.inc(),
                 What::Ended { .. } => self.ended(event, &series),
+                What::Ticked { outcome, count, .. } => {
+                    self.ticks.with_label_values(&[outcome.word()]).inc_by(*count);
+                }
                 _ => {}
             }
         }
@@ -201,10 +253,23 @@ impl Metrics {
         self.process.streams(service)
     }
 
-    /// Shows what the committers measure.
-    pub fn measure(&self, meters: Arc<Meters>) {
-        let registered = self.registry.register(Box::new(StoreMetrics::new(meters)));
+    /// Shows what the stores measure.
+    pub fn measure(&self, meters: Arc<Meters>, kvrocks: Arc<kvrocks::Meters>) {
+        let registered = self.registry.register(Box::new(StoreMetrics::new(meters, kvrocks)));
         registered.expect("a process has one store");
+    }
+
+    /// The metrics page. Requests that arrive at the same time share one.
+    pub async fn page(&self, broker: &Arc<Broker>) -> Result<Bytes, Failure> {
+        let asked = Instant::now();
+        let mut last = self.page.lock().await;
+        if let Some(page) = last.as_ref().filter(|page| page.serves(asked)) {
+            return Ok(page.text.clone());
+        }
+        let begun = Instant::now();
+        let text = Bytes::from(self.render(Some(broker)).await?);
+        *last = Some(Page { begun, took: begun.elapsed(), text: text.clone() });
+        Ok(text)
     }
 
     /// Everything in Prometheus' text form, gauges as of now.
@@ -215,6 +280,11 @@ impl Metrics {
             let outbox = broker.outbox().await?;
             for (state, count) in [("pending", outbox.pending), ("failed", outbox.failed)] {
                 self.outbox.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            self.clock_ahead.set(broker.clock_ahead_ms() as f64 / 1000.0);
+            self.store_up.reset();
+            for shard in broker.shards() {
+                self.store_up.with_label_values(&[shard.name.as_str()]).set(i64::from(shard.away.is_none()));
             }
             let mut commands = self.lock();
             self.depth.reset();
@@ -238,9 +308,17 @@ impl Metrics {
                 }
                 self.place(&series, [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead]);
             }
-            for event in subscriptions.iter().flat_map(|subscription| &subscription.event_types) {
-                let label = commands.label(event);
-                self.subscriptions.with_label_values(&[&*label]).inc();
+            let mut looked_at = 0;
+            for subscription in &subscriptions {
+                looked_at += subscription.event_types.len();
+                if looked_at > LOOKED_AT {
+                    let others = i64::try_from(subscription.event_types.len()).unwrap_or(i64::MAX);
+                    self.subscriptions.with_label_values(&[OTHER]).add(others);
+                    continue;
+                }
+                for event in &subscription.event_types {
+                    self.subscriptions.with_label_values(&[commands.label(event)]).inc();
+                }
             }
         }
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
@@ -285,17 +363,14 @@ impl Commands {
         series
     }
 
-    /// The label of a command that may have no series: a subscription can name anything.
-    fn label(&mut self, command: &str) -> Arc<str> {
-        if let Some(series) = self.seen.get(command) {
-            return series.label.clone();
+    /// The label of what a subscription names, which can be anything: only commands of which there were tasks
+    /// have one.
+    fn label(&self, command: &str) -> &str {
+        match self.seen.get(command) {
+            Some(series) => &series.label,
+            None if command == EVERY => EVERY,
+            None => OTHER,
         }
-        if self.subscribed.contains(command) || self.seen.len() + self.subscribed.len() < COMMANDS {
-            let label: Arc<str> = command.into();
-            self.subscribed.insert(label.clone());
-            return label;
-        }
-        OTHER.into()
     }
 
     fn meet(&mut self, command: &Arc<str>, counters: &Counters) -> Arc<Series> {

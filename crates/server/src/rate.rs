@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets kept per scope. A full bucket is the same as none, so those are dropped first.
 const BUCKETS: usize = 100_000;
-/// Levels are counted in units of which a request takes so many and `requestsPerMinute` come in every
-/// millisecond: whole numbers, nothing is lost however often one asks.
+/// Units that a request takes. `requestsPerMinute` units come in every millisecond: whole numbers, so nothing
+/// is lost to rounding.
 const REQUEST: u64 = 60_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

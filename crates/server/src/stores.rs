@@ -6,7 +6,7 @@ use codeq_queue::{Observer, Store};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::local::{self, Durability, LocalOptions, Meters};
 use codeq_store::memory::{self, MemoryOptions};
-use codeq_store::{Clock, Rules, SystemClock};
+use codeq_store::{Clock, Rules, SlewedClock, TestClock};
 use std::sync::Arc;
 
 /// Who wants to know what a store does.
@@ -15,16 +15,27 @@ pub struct Watchers {
     pub observer: Observer,
     /// Where the embedded store counts its syncs.
     pub meters: Arc<Meters>,
+    /// Where the Kvrocks store counts its waits.
+    pub kvrocks_meters: Arc<kvrocks::Meters>,
+}
+
+/// What tasks live by: a clock that does not step, or one that a test moves.
+pub fn clock(config: &Config) -> Arc<dyn Clock> {
+    match config.test_clock {
+        true => TestClock::shared(),
+        false => SlewedClock::shared(),
+    }
 }
 
 /// The error is the text of `init app`.
 pub async fn open_store(config: &Config, watchers: Watchers) -> Result<Arc<dyn Store>, String> {
     let persistence = config.persistence.clone();
-    let rules = rules(config);
+    let (rules, clock) = (rules(config), clock(config));
     let store = match persistence {
-        Persistence::Kvrocks(_) => open_kvrocks(config, watchers.observer).await?,
+        Persistence::Kvrocks(_) => open_kvrocks(config, watchers).await?,
         persistence => {
-            let opening = tokio::task::spawn_blocking(move || open_blocking(persistence, rules, watchers));
+            let opening =
+                tokio::task::spawn_blocking(move || open_blocking(persistence, rules, clock, watchers));
             opening.await.map_err(|error| error.to_string())??
         }
     };
@@ -50,7 +61,9 @@ fn rules(config: &Config) -> Rules {
     Rules {
         backoff: config.tasks.backoff,
         retention: config.tasks.retention,
+        failed_retention: Some(config.tasks.failed_retention),
         dead_retention: config.tasks.dlq_retention,
+        audit_retention: config.tasks.audit_retention,
         cleanup_interval: config.tasks.cleanup_interval,
         callbacks: config.webhooks.enabled,
         stamp: Arc::new(move |time| stamp.text(time)),
@@ -60,9 +73,9 @@ fn rules(config: &Config) -> Rules {
 fn open_blocking(
     persistence: Persistence,
     rules: Rules,
+    clock: Arc<dyn Clock>,
     watchers: Watchers,
 ) -> Result<Arc<dyn Store>, String> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let observer = Some(watchers.observer);
     match persistence {
         Persistence::Memory => {
@@ -85,9 +98,10 @@ fn open_blocking(
     }
 }
 
-async fn open_kvrocks(config: &Config, observer: Observer) -> Result<Arc<dyn Store>, String> {
+async fn open_kvrocks(config: &Config, watchers: Watchers) -> Result<Arc<dyn Store>, String> {
     let options = kvrocks_options(config).ok_or("kvrocks: not configured")?;
-    let options = KvrocksOptions { observer: Some(observer), ..options };
+    let (observer, meters) = (Some(watchers.observer), watchers.kvrocks_meters);
+    let options = KvrocksOptions { observer, meters, ..options };
     Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
 }
 
@@ -101,18 +115,21 @@ pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
             db: kvrocks.db,
             tls: kvrocks.tls,
             pool_size: kvrocks.pool_size,
+            sentinel: kvrocks.sentinel.as_ref().map(sentinel),
         },
         cluster: kvrocks.cluster,
         timeout: kvrocks.timeout,
         wait_replicas: kvrocks.wait_replicas,
+        wait_timeout: kvrocks.wait_timeout,
         untenanted_tenant: Some(kvrocks.untenanted_tenant.clone()).filter(|tenant| !tenant.is_empty()),
         inspect_limit: kvrocks.requeue_inspect_limit,
         timing: Timing::Running { sweep_interval: kvrocks.sweep_interval },
         sharding: sharding(kvrocks),
         rules: rules(config),
         max_attempts_default: config.tasks.max_attempts,
-        clock: Arc::new(SystemClock),
+        clock: SlewedClock::shared(),
         observer: None,
+        meters: Arc::default(),
     })
 }
 
@@ -125,6 +142,7 @@ fn sharding(kvrocks: &Kvrocks) -> Sharding {
             db: backend.db,
             tls: kvrocks.tls,
             pool_size: backend.pool_size,
+            sentinel: backend.sentinel.as_ref().map(sentinel),
         };
         (name.clone(), backend)
     });
@@ -133,5 +151,11 @@ fn sharding(kvrocks: &Kvrocks) -> Sharding {
         command_mappings: sharding.command_mappings.clone(),
         tenant_overrides: sharding.tenant_overrides.clone(),
         backends: backends.collect(),
+        spread: sharding.spread,
+        spread_over: sharding.spread_over.clone(),
     }
+}
+
+fn sentinel(sentinel: &crate::config::Sentinel) -> kvrocks::Sentinel {
+    kvrocks::Sentinel::new(sentinel.addresses.clone(), &sentinel.master, sentinel.password.expose())
 }

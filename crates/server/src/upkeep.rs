@@ -1,4 +1,4 @@
-//! What has to be done now and then.
+//! Periodic upkeep.
 
 use crate::artifacts::Artifacts;
 use crate::broker::Broker;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Artifacts expire by the hour.
 const ARTIFACT_ROUND: Duration = Duration::from_secs(300);
 
-/// Removes the artifacts of tasks that have expired, for ever.
+/// Removes the artifacts of expired tasks; runs until dropped.
 pub async fn artifacts(artifacts: Arc<Artifacts>, broker: Arc<Broker>) {
     let mut round = tokio::time::interval(ARTIFACT_ROUND);
     loop {

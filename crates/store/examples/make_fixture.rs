@@ -1,10 +1,9 @@
-//! Makes a small data directory with a record of every kind, twice: once in the tree and once only in the
+//! Makes a small data directory with a record of every kind, twice: once in the tables and once only in the
 //! journal, as a kill leaves it. `cargo run -p codeq-store --example make_fixture -- <directory>`
 //!
 //! Frozen copies of what this made are in `tests/fixtures`; `tests/it/fixture.rs` knows what is in them. Run
 //! it only for a new format, into a new directory: an old fixture proves that old data can still be read.
-//! Before it is frozen: cut the zeros at the end of `tree/0.jnl` (64 MB), delete segments without frames, and
-//! put a `.gitkeep` into empty directories.
+//! Before it is frozen: delete segments without frames.
 
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::Submit;
@@ -56,8 +55,10 @@ async fn main() {
     let bench = open(&path);
     let mut ids = String::new();
     part(&bench, "old", &mut ids).await;
-    // Everything so far goes to the tree.
-    bench.tenant("nobody").cleanup(Time::ZERO, 1).await;
+    // Everything so far goes to the tables.
+    bench.store().close().await.expect("the store closes");
+    drop(bench);
+    let bench = open_at(&path, START.plus_seconds(10));
     part(&bench, "new", &mut ids).await;
     std::fs::write(path.with_extension("ids"), ids).expect("the ids are written");
     // As a kill would leave it: nothing is closed.
@@ -65,8 +66,12 @@ async fn main() {
 }
 
 fn open(path: &PathBuf) -> Bench {
+    open_at(path, START)
+}
+
+fn open_at(path: &PathBuf, at: Time) -> Bench {
     let rules = Rules { retention: FAR, dead_retention: Some(FAR), ..plain_rules() };
-    let clock = Arc::new(ManualClock::at(START));
+    let clock = Arc::new(ManualClock::at(at));
     let options = LocalOptions {
         rules: rules.clone(),
         clock: clock.clone(),
@@ -84,7 +89,7 @@ async fn part(bench: &Bench, part: &str, ids: &mut String) {
     let mut note = |task: &Task| writeln!(ids, "{} {}", task.body.command, task.id).expect("memory");
     let revived = bench.dead(&name("revived")).await;
     let removed = bench.dead(&name("removed")).await;
-    // Together, because each lets the tree take in what was before.
+    // Together, so that both act on the same tables.
     let (requeue, remove) = tokio::join!(bench.requeue(revived.id, Some(9)), bench.remove(removed.id));
     requeue.expect("a dead letter is requeued");
     remove.expect("a dead letter is removed");

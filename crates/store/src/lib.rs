@@ -1,7 +1,7 @@
 //! Where codeQ keeps its tasks.
 //!
-//! [`local`] is the embedded store: one directory, one process, a journal that is the truth and a tree
-//! behind it. `memory` is the same owner without a journal. [`kvrocks`] keeps everything in a server that any
+//! [`local`] is the embedded store: one directory, one process, a journal that is the truth and
+//! tables behind it. `memory` is the same owner without a journal. [`kvrocks`] keeps everything in a server that any
 //! number of processes share. All keep the promises of [`codeq_queue::Store`], and `testing` holds the exam that proves it for any store.
 
 pub mod clock;
@@ -12,5 +12,5 @@ pub mod rules;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SlewedClock, SystemClock, TestClock};
 pub use rules::Rules;

@@ -1,6 +1,6 @@
 //! A segment of a journal, changed anywhere.
 
-use super::tree::a_life;
+use super::tables::a_life;
 use codeq_store::local::files::Files;
 use codeq_store::local::journal;
 use codeq_store::testing::forgetful::ForgetfulDisk;
@@ -18,7 +18,7 @@ pub struct Segment {
 impl Segment {
     /// The first segment of a store that has lived a little.
     pub fn record() -> Segment {
-        let (disk, _) = a_life(SEGMENT_BYTES);
+        let disk = a_life(SEGMENT_BYTES);
         let names = disk.list().expect("the disk is in memory");
         let contents = |name: &String| {
             let file = disk.open(name).expect("it was listed");

@@ -1,14 +1,15 @@
 //! What reads bytes from outside.
 
 mod addresses;
+mod batches;
 mod config;
 mod grpc;
 mod journal;
 mod json;
 mod names;
 mod requests;
+mod tables;
 mod tokens;
-mod tree;
 
 use std::path::PathBuf;
 
@@ -29,9 +30,10 @@ impl Target {
 
     pub fn all() -> Vec<Target> {
         let segment = journal::Segment::record();
-        let rows = tree::Rows::record();
+        let rows = tables::Rows::record();
         let office = tokens::Office::open();
         let desk = requests::Desk::open();
+        let counter = batches::Counter::open();
         vec![
             Target::new("json", Vec::new(), json::read),
             Target::new("grpc", grpc::corpus(), grpc::read),
@@ -41,7 +43,8 @@ impl Target {
             Target::new("requests", desk.corpus(), move |input| desk.read(input)),
             Target::new("addresses", addresses::corpus(), addresses::read),
             Target::new("journal", vec![segment.bytes.clone()], move |input| segment.read(input)),
-            Target::new("tree", rows.corpus(), move |input| rows.read(input)),
+            Target::new("tables", rows.corpus(), move |input| rows.read(input)),
+            Target::new("batches", counter.corpus(), move |input| counter.read(input)),
         ]
     }
 

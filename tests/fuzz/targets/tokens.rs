@@ -11,7 +11,7 @@ mod issuer;
 use axum::http::HeaderValue;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use codeq_server::auth::{Gate, GateOptions, ProviderConfig, Scope};
+use codeq_server::auth::{Access, Gate, GateOptions, ProviderConfig, Scope};
 use codeq_store::SystemClock;
 use issuer::{Signer, b64, unsigned};
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ impl Office {
 fn is_accepted(runtime: &Runtime, gate: &Gate, authorization: &[u8]) -> bool {
     let header = Some(authorization);
     runtime.block_on(async {
-        gate.producer(header).await.is_ok()
+        gate.producer(header, Access::Read).await.is_ok()
             || gate.worker(header, Scope::Claim).await.is_ok()
             || gate.any(header).await.is_ok()
             || gate.operator(header).await.is_ok()

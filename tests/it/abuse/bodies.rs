@@ -89,7 +89,8 @@ async fn a_payload_may_nest_to_the_limit_and_not_one_level_deeper() {
 async fn a_body_cut_short_changes_nothing() {
     let server = Server::dev();
     let body = r#"{"command":"cut","payload":1}"#;
-    let head = format!("POST /v1/codeq/tasks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
+    let head =
+        format!("POST /v1/codeq/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
     let sized = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len() + 1);
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n", body.len());
     for text in [sized, chunked] {
@@ -111,7 +112,8 @@ async fn a_body_cut_short_changes_nothing() {
 async fn a_body_that_announces_too_much_is_refused_before_it_comes() {
     let server = Server::dev();
     for (method, path, _) in readers() {
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
         let reply = once(&server, format!("{head}Content-Length: 1073741824\r\n\r\n{{").as_bytes()).await;
         reply.expect("an answer").assert_error(413, "body_too_large", &path);
     }
@@ -123,7 +125,8 @@ async fn a_chunked_body_is_counted_as_it_comes() {
     let server = Server::dev();
     for (path, limit) in [("/v1/codeq/tasks", 4 << 20), ("/v1/codeq/admin/topics/orders", 1 << 20)] {
         let method = if path.contains("topics") { "PUT" } else { "POST" };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}");
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}");
         let mut wire = Wire::open(&server).await;
         wire.send(format!("{head}\r\nTransfer-Encoding: chunked\r\n\r\n").as_bytes()).await;
         let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
@@ -158,7 +161,7 @@ async fn a_submit_may_have_96_mib_and_not_a_byte_more() {
     body.resize(96 << 20, b' ');
     let read = server.send(reqwest::Method::POST, &path, Some(DEV_TOKEN), Some(body)).await;
     assert_eq!((read.status, read.json["code"].as_str()), (404, Some("task_not_found")), "{}", read.text);
-    let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
     let text = format!("{head}Content-Length: {}\r\n\r\n", (96 << 20) + 1);
     let refused = once(&server, text.as_bytes()).await.expect("an answer");
     refused.assert_error(413, "body_too_large", "one byte more");

@@ -3,14 +3,14 @@
 use codeq_queue::create::NewTask;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
-    ResultLookup, Returned, Submit, TaskRef, Wait,
+    Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
+    Pieces, Position, ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, Listed, Operation, Page, QueueKey, QueueStats, Refusal, ResultRecord, Store,
-    Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, Operation, Page, QueueKey,
+    QueueStats, Refusal, ResultRecord, Store, Task, Time,
 };
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Rules, SystemClock};
@@ -82,12 +82,12 @@ switched! {
     fn get(tasks: Vec<TaskRef>) -> Vec<Option<Task>>;
     fn result(task: TaskRef, wait: Wait) -> ResultLookup;
     fn claim(claim: Claim) -> Vec<Task>;
-    fn heartbeat(beats: Vec<Heartbeat>) -> Items<()>;
+    fn heartbeat(beats: Vec<Heartbeat>) -> Items<Beat>;
     fn nack(nacks: Vec<Nack>) -> Items<Returned>;
     fn abandon(abandons: Vec<Abandon>) -> Items<Returned>;
     fn submit(submits: Vec<Submit>) -> Items<ResultRecord>;
     fn attempts(task: TaskRef) -> Option<Vec<Attempt>>;
-    fn cancel(tasks: Vec<TaskRef>) -> Items<Task>;
+    fn cancel(cancels: Vec<Cancel>) -> Items<Task>;
     fn requeue(tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Items<Task>;
     fn remove(tasks: Vec<TaskRef>) -> Items<()>;
     fn cleanup(tenant: Arc<str>, before: Time, limit: usize) -> u64;
@@ -101,6 +101,8 @@ switched! {
     fn put_operation(operation: Operation) -> bool;
     fn operations() -> Vec<Operation>;
     fn remove_operation(id: u128) -> ();
+    fn put_audit(entry: AuditEntry) -> ();
+    fn audit(page: AuditPage) -> Audited;
     fn backup() -> Result<Pieces, Refusal>;
     fn put_topic(tenant: Arc<str>, name: String, policy: Policy) -> (Topic, TopicPut);
     fn topic(tenant: Arc<str>, name: String) -> Option<Topic>;

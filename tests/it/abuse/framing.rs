@@ -5,7 +5,7 @@ use super::{assert_serves, once, request};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::json;
 
-const AUTH: &str = "Host: h\r\nAuthorization: Bearer dev-token";
+const AUTH: &str = "Host: localhost\r\nAuthorization: Bearer dev-token";
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
@@ -124,13 +124,15 @@ async fn bad_request_lines_and_headers_are_refused() {
         let Some(reply) = reply else { continue };
         assert_eq!(reply.status, 400, "{shown:?}: {reply:?}");
     }
-    let bare = once(&server, b"GET /livez HTTP/1.1\nHost: h\n\n").await;
+    let bare = once(&server, b"GET /livez HTTP/1.1\nHost: localhost\n\n").await;
     assert!(bare.is_none_or(|reply| matches!(reply.status, 200 | 400)));
-    let bytes =
-        once(&server, b"GET /livez HTTP/1.1\r\nHost: h\r\nX: \xff\xfe\r\n\r\n").await.expect("an answer");
+    let bytes = once(&server, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: \xff\xfe\r\n\r\n")
+        .await
+        .expect("an answer");
     assert_eq!(bytes.status, 200);
-    let raw =
-        once(&server, b"GET /v1/codeq/tasks/\xc3\xbc HTTP/1.1\r\nHost: h\r\n\r\n").await.expect("an answer");
+    let raw = once(&server, b"GET /v1/codeq/tasks/\xc3\xbc HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .expect("an answer");
     assert!(matches!(raw.status, 400 | 401), "{raw:?}");
     assert_serves(&server).await;
 }
@@ -165,7 +167,7 @@ async fn unusual_methods_and_targets_are_answered() {
         ("GET / HTTP/1.1", 404),
     ];
     for (line, status) in cases {
-        let reply = once(&server, format!("{line}\r\nHost: h\r\n\r\n").as_bytes()).await;
+        let reply = once(&server, format!("{line}\r\nHost: localhost\r\n\r\n").as_bytes()).await;
         // A target that is none may be refused as one.
         let status_of = reply.as_ref().map_or(400, |reply| reply.status);
         let is_strange = line.contains("GET ?") || line.starts_with("CONNECT /") || line.contains('#');
@@ -189,7 +191,7 @@ async fn unusual_methods_and_targets_are_answered() {
 async fn only_a_proper_request_id_is_echoed() {
     let server = Server::dev();
     let ask = async |id: &str| {
-        let text = format!("GET /nowhere HTTP/1.1\r\nHost: h\r\nX-Request-Id: {id}\r\n\r\n");
+        let text = format!("GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {id}\r\n\r\n");
         let reply = once(&server, text.as_bytes()).await.expect("an answer");
         reply.assert_error(404, "route_not_found", id);
         reply.header("x-request-id").unwrap_or_default().to_owned()
@@ -200,7 +202,7 @@ async fn only_a_proper_request_id_is_echoed() {
     }
     let too_long = "r".repeat(129);
     for improper in ["", " ", "a b", "a\tb", "\u{fc}", &too_long, "\x7f"] {
-        let text = format!("GET /nowhere HTTP/1.1\r\nHost: h\r\nX-Request-Id: {improper}\r\n\r\n");
+        let text = format!("GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {improper}\r\n\r\n");
         let Some(reply) = once(&server, text.as_bytes()).await.filter(|reply| reply.status != 400) else {
             continue;
         };

@@ -71,7 +71,8 @@ impl Logged {
 
     async fn ask(&self, method: &str, target: &str, token: &str, body: &str) -> super::wire::Reply {
         let mut wire = Wire::to(&self.address).await;
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n");
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
         let more = "Idempotency-Key: key-SENTINEL\r\nCookie: SENTINEL\r\nX-Request-Id: my-request";
         wire.send(format!("{head}{more}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).await;
         let reply = wire.reply().await.expect("an answer");

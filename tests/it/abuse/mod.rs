@@ -1,6 +1,7 @@
 //! Callers that do not behave: each is refused in the documented way, and the others do not notice.
 
 mod bodies;
+mod budget;
 mod double;
 mod floods;
 mod framing;
@@ -13,6 +14,7 @@ mod paths;
 mod polls;
 mod routes;
 mod slow;
+mod strangers;
 mod tenants;
 mod tokens;
 mod types;
@@ -51,7 +53,7 @@ pub async fn once(server: &Server, request: &[u8]) -> Option<wire::Reply> {
 /// The text of a request of the development token.
 pub fn request(method: &str, target: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}");
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}");
     format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 

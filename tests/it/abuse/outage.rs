@@ -242,7 +242,7 @@ async fn a_server_that_shuts_down_says_so_and_ends_its_waits() {
     let created = local.ask("POST", "/v1/codeq/tasks", r#"{"command":"waited-for","payload":1}"#).await;
     let id = created.json()["id"].as_str().expect("an id").to_owned();
     let mut asking = Wire::to(&local.address).await;
-    asking.send(b"GET /readyz HTTP/1.1\r\nHost: h\r\n").await;
+    asking.send(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n").await;
     let mut claiming = Wire::to(&local.address).await;
     claiming
         .send(&request("POST", "/v1/codeq/tasks/claim", r#"{"commands":["none"],"waitSeconds":30}"#))

@@ -64,7 +64,7 @@ fn tricks(path: &str) -> Vec<String> {
 
 /// Sends one request on a connection that is opened anew when the server has closed it.
 async fn ask(server: &Server, wire: &mut Wire, method: &str, target: &str, headers: &str) -> Option<Reply> {
-    let text = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{headers}Content-Length: 0\r\n\r\n");
+    let text = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: 0\r\n\r\n");
     wire.send(text.as_bytes()).await;
     let reply = wire.reply().await;
     let is_closed = reply.as_ref().is_none_or(|reply| {

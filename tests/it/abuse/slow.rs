@@ -35,7 +35,7 @@ async fn trickle(mut wire: Wire, text: &[u8], millis: u64) -> Duration {
 }
 
 async fn head_that_trickles(server: &Server) {
-    let text = format!("GET /livez HTTP/1.1\r\nHost: h\r\nX: {}", "x".repeat(200));
+    let text = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(200));
     let took = trickle(Wire::open(server).await, text.as_bytes(), 200).await;
     assert!((4.0..8.0).contains(&took.as_secs_f64()), "a trickling head was cut after {took:?}");
 }
@@ -48,7 +48,7 @@ async fn silence(server: &Server) {
 /// The clock of the head starts with its first byte, not with the connection or the answer before.
 async fn second_head_that_trickles(server: &Server) {
     let mut wire = Wire::open(server).await;
-    wire.send(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(wire.reply().await.expect("an answer").status, 200);
     pause(1500).await;
     let text = format!("GET /livez HTTP/1.1\r\nX: {}", "x".repeat(200));
@@ -59,7 +59,7 @@ async fn second_head_that_trickles(server: &Server) {
 /// The beginning of a second head that comes along with the first request; its next byte starts the clock.
 async fn half_a_head_behind_a_whole_one(server: &Server) {
     let mut wire = Wire::open(server).await;
-    wire.send(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTT").await;
+    wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /livez HTT").await;
     assert_eq!(wire.reply().await.expect("an answer").status, 200);
     let took = trickle(wire, &[b'x'; 200], 200).await;
     assert!((4.0..8.0).contains(&took.as_secs_f64()), "half a head was cut after {took:?}");
@@ -68,17 +68,18 @@ async fn half_a_head_behind_a_whole_one(server: &Server) {
 async fn idle_connection(server: &Server) {
     let mut wire = Wire::open(server).await;
     for _ in 0..2 {
-        wire.send(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         assert_eq!(wire.reply().await.expect("an idle connection is kept").status, 200);
         pause(6500).await;
     }
-    wire.send(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    wire.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(wire.reply().await.expect("an idle connection is kept").status, 200);
 }
 
 async fn body_that_trickles(server: &Server, framing: &str, text: &[u8]) {
     let mut wire = Wire::open(server).await;
-    let head = format!("POST /v1/codeq/tasks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
+    let head =
+        format!("POST /v1/codeq/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\n");
     wire.send(format!("{head}{framing}\r\n\r\n").as_bytes()).await;
     let took = trickle(wire, text, 1000).await;
     assert!((8.0..15.0).contains(&took.as_secs_f64()), "a trickling body was cut after {took:?}");
@@ -87,7 +88,7 @@ async fn body_that_trickles(server: &Server, framing: &str, text: &[u8]) {
 /// A body that nobody reads must not hold the connection either.
 async fn refused_body_that_trickles(server: &Server) {
     let mut wire = Wire::open(server).await;
-    wire.send(b"POST /v1/codeq/tasks HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n").await;
+    wire.send(b"POST /v1/codeq/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").await;
     let took = trickle(wire, &[b' '; 40], 500).await;
     assert!(took.as_secs_f64() < 15.0, "an unread body was cut after {took:?}");
 }
@@ -95,7 +96,7 @@ async fn refused_body_that_trickles(server: &Server) {
 /// Asks for megabytes and takes none of them.
 async fn reader_that_does_not_read(server: &Server) {
     let wire = Wire::open(server).await;
-    let asked = b"GET /openapi.json HTTP/1.1\r\nHost: h\r\n\r\n".repeat(400);
+    let asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400);
     let started = Instant::now();
     // The server stops reading too, so what does not fit now may never fit.
     let _ = wire.stream.try_write(&asked);

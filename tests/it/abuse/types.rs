@@ -34,6 +34,11 @@ const CREATE: &[(&str, Kind)] = &[
     ("idempotencyKey", Text),
     ("runAt", Text),
     ("delaySeconds", Int),
+    ("lane", Text),
+    ("tags", Texts),
+    ("expireSeconds", Int),
+    ("expiresAt", Text),
+    ("maxRunSeconds", Int),
 ];
 const SUBMIT: &[(&str, Kind)] =
     &[("status", Text), ("result", Object), ("error", Text), ("artifacts", Objects), ("attempt", Int)];
@@ -55,7 +60,7 @@ fn bodies() -> Vec<Body> {
         body(
             "/v1/codeq/tasks/claim/batch".into(),
             json!({"commands": ["none"], "count": 1}),
-            &[("commands", Texts), ("leaseSeconds", Int), ("count", Int)],
+            &[("commands", Texts), ("leaseSeconds", Int), ("count", Int), ("waitSeconds", Int)],
         ),
         body(by_id("heartbeat"), json!({}), &[("extendSeconds", Int), ("attempt", Int)]),
         body(by_id("abandon"), json!({}), &[("attempt", Int), ("refund", Bool)]),
@@ -241,7 +246,7 @@ async fn unknown_fields_are_ignored() {
     let claim = json!({"commands": ["odd"], "count": "x", "workerId": 7});
     let claimed = server.post("/v1/codeq/tasks/claim", DEV_TOKEN, claim).await;
     assert_eq!((claimed.status, claimed.json["id"].as_str()), (200, Some(&*id)), "{}", claimed.text);
-    let batch = json!({"commands": ["odd"], "count": 1, "waitSeconds": "x"});
+    let batch = json!({"commands": ["odd"], "count": 1, "wait": "x"});
     assert_eq!(server.post("/v1/codeq/tasks/claim/batch", DEV_TOKEN, batch).await.status, 204);
     let submit = json!({"status": "COMPLETED", "result": {}, "workerId": 7, "taskId": 7});
     let done = server.post(&format!("/v1/codeq/tasks/{id}/result"), DEV_TOKEN, submit).await;

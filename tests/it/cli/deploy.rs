@@ -44,7 +44,11 @@ fn put(into: &mut Value, values: &Value) {
 fn the_values_of_the_chart_fit_its_schema_and_wrong_ones_do_not() {
     fits_the_chart(&json!({}));
     fits_the_chart(&json!({"store": {"provider": "kvrocks", "kvrocks": {"addr": "kvrocks:6666"}}}));
+    let workers = json!([{"deployment": "resize", "command": "resize", "metric": "age", "target": 30}]);
+    fits_the_chart(&json!({"keda": {"enabled": true, "workers": workers}}));
     for wrong in [
+        json!({"keda": {"workers": [{"deployment": "resize"}]}}),
+        json!({"keda": {"workers": [{"deployment": "resize", "command": "resize", "metric": "speed"}]}}),
         json!({"store": {"provider": "kvrocks"}}),
         json!({"store": {"provider": "paper"}}),
         json!({"replicaCount": 0}),

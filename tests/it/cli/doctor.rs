@@ -99,6 +99,33 @@ fn a_wrong_setting_is_named() {
     is_broken(&cli, "config", "codeq.yaml");
 }
 
+/// Three faults were one line with semicolons, and a misspelt key hid the others.
+#[test]
+fn every_fault_is_told_with_its_own_next_step() {
+    let cli = Cli::new();
+    config(&cli, json!({"prot": 1, "logLevel": "loud", "durability": "sometimes"}));
+    let run = cli.run(&["doctor", "--config", "codeq.yaml", "--json"]);
+    let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
+    let faults: Vec<&Value> = report["checks"]
+        .as_array()
+        .expect("checks")
+        .iter()
+        .filter(|check| check["name"] == "config")
+        .collect();
+    assert_eq!(faults.len(), 3, "{report}");
+    assert_eq!(faults[0]["text"], "unknown key prot");
+    assert!(faults[0]["next"].as_str().expect("a text").starts_with("did you mean port?"), "{report}");
+}
+
+#[test]
+fn the_secret_of_an_example_is_refused() {
+    let cli = Cli::new();
+    config(&cli, json!({"webhookHmacSecret": "whsec_REPLACE_WITH_BASE64"}));
+    is_broken(&cli, "config", "webhookHmacSecret is a placeholder");
+    let said = cli.fails(&["serve", "--config", "codeq.yaml"]);
+    assert!(said.contains("webhookHmacSecret is a placeholder"), "{said}");
+}
+
 #[test]
 fn an_issuer_that_is_away_or_has_no_keys_is_named() {
     let cli = Cli::new();

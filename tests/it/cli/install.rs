@@ -180,3 +180,13 @@ fn execute_runs_what_it_shows() {
     assert!(cli.fails(&["install", "--no-prompt", "--execute"]).contains("docker failed"));
     assert!(cli.fails(&["install", "--no-prompt", "--build"]).contains("is not the source of codeQ"));
 }
+
+#[test]
+fn targets_have_the_names_that_people_use() {
+    for (target, file) in [("k8s", "values.yaml"), ("helm", "values.yaml"), ("compose", "compose.yaml")] {
+        let cli = Cli::new();
+        cli.ok(&["install", "--target", target, "--no-prompt"]);
+        assert!(cli.path("codeq-install").join(file).exists(), "{target}");
+    }
+    assert!(Cli::new().ok(&["completion", "bash"]).contains("codeq"));
+}

@@ -96,3 +96,24 @@ fn the_profile_can_be_named_and_keeps_its_server() {
     let shown = cli.ok(&["auth", "show"]);
     assert!(shown.starts_with("codeq Profile: work\n• Base URL: https://q.example.com\n"), "{shown}");
 }
+
+/// A pipe is not a terminal, and was not read: a script that piped its password got "password is required".
+#[test]
+fn a_password_and_the_answers_of_init_come_through_a_pipe() {
+    let provider = provider();
+    let cli = cli(&provider);
+    let said = cli.piped(&["auth", "login", "--email", "Ann@Example.com"], "s3\"cret\n");
+    assert_eq!(said, "[OK] Logged in. Token stored for 'ann_example_com'\n");
+    let bare = Cli::new();
+    bare.piped(&["init"], "https://q.example.com\nhttps://iam.example.com/v1\n12345678-key\n");
+    let shown = bare.ok(&["auth", "show"]);
+    assert!(shown.contains("• Base URL: https://q.example.com\n"), "{shown}");
+    assert!(
+        shown.contains("• Login URL: https://iam.example.com/v1/signInWithPassword?key=1234...-key\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("• Exchange URL: https://iam.example.com/v1/token/exchange?key=1234...-key\n"),
+        "{shown}"
+    );
+}

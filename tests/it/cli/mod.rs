@@ -2,11 +2,12 @@
 
 mod backup;
 mod bench;
-mod day;
 mod deploy;
+mod docs;
 mod doctor;
 mod install;
 mod login;
+mod moving;
 mod operations;
 mod operator;
 mod profiles;
@@ -75,6 +76,19 @@ impl Cli {
         let output = self.command(arguments).output().expect("the binary runs");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
         Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// What a command that succeeds prints when this comes through a pipe.
+    #[track_caller]
+    fn piped(&self, arguments: &[&str], input: &str) -> String {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        Write::write_all(&mut stdin, input.as_bytes()).expect("it reads");
+        drop(stdin);
+        let output = child.wait_with_output().expect("it was ours");
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).expect("it speaks UTF-8")
     }
 
     /// What a command that succeeds prints.

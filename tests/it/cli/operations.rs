@@ -139,7 +139,7 @@ fn a_task_is_explained_in_words() {
     });
     let cli = Cli::at(&server.base);
     let said = cli.ok(&["task", "explain", "t"]);
-    let wanted = "The task waits for its next try.\n  delayed: It was given back.\n  \
+    let wanted = "delayed: The task waits for its next try.\n  It was given back.\n  \
         next change: 2026-03-01T12:00:00Z\n";
     assert_eq!(said, wanted);
     let raw: Value = serde_json::from_str(&cli.ok(&["task", "explain", "t", "--json"])).expect("JSON");
@@ -226,7 +226,8 @@ fn tasks_are_cancelled_one_by_one_or_by_filter() {
     let cli = Cli::at(&server.base);
     assert_eq!(cli.ok(&["task", "cancel", "t"]), "[OK] Task cancelled: t\n");
     let late = cli.fails(&["task", "cancel", "done"]);
-    assert_eq!(late, r#"[ERROR] error (409): {"error":"not-in-progress","code":"already_terminal"}"#);
+    let first = r#"[ERROR] error (409): {"error":"not-in-progress","code":"already_terminal"}"#;
+    assert_eq!(late.lines().next(), Some(first));
     let said = cli.ok(&["task", "cancel", "--command", "demo", "--place", "ready", "--rate", "9", "--yes"]);
     assert_eq!(said, "[OK] Cancelled 2 tasks\n");
     let wanted =

@@ -73,7 +73,7 @@ async fn a_task_says_what_became_of_it() {
     let cli = Cli::of(&server);
     let dead = dead_letters(&server, &cli).await;
     let said = cli.ok(&["task", "explain", &dead[3]]);
-    assert!(said.contains("\n  dead: ") && said.contains("refused"), "{said}");
+    assert!(said.starts_with("dead: ") && said.matches("refused").count() == 1, "{said}");
     let explained = json_of(&cli, &["task", "explain", &dead[3], "--json"]);
     assert_eq!((&explained["taskId"], &explained["state"]), (&json!(dead[3]), &json!("dead")));
 }
@@ -116,8 +116,9 @@ async fn tasks_are_cancelled_by_filter_and_not_twice() {
     assert_eq!(said, "[INFO] Would cancel 2 tasks\n");
     assert_eq!(cli.ok(&["task", "cancel", "--command", "demo", "--yes"]), "[OK] Cancelled 2 tasks\n");
     assert_eq!(json_of(&cli, &["task", "get", &one])["error"], "CANCELLED");
-    let again = cli.fails(&["task", "cancel", &one]);
-    assert!(again.contains("(409)") && again.contains("already_terminal"), "{again}");
+    let before = json_of(&cli, &["task", "get", &one]);
+    cli.ok(&["task", "cancel", &one]);
+    assert_eq!(json_of(&cli, &["task", "get", &one]), before, "a cancelled task stays as it is");
     assert_eq!(cli.ok(&["queue", "inspect", "other"]), "READY: 1 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
 }
 

@@ -76,6 +76,7 @@ fn tokens_are_set_shown_shortened_and_cleared() {
     cli.ok(&["auth", "set", "--worker-token", "12345678", "--admin"]);
     let shown = cli.ok(&["auth", "show"]);
     assert!(shown.contains("• Token: ****\n") && shown.contains("• Admin: true\n"), "{shown}");
+    assert!(shown.ends_with("• Producer Token: abcd...ijkl\n• Worker Token: ****\n"), "{shown}");
     assert_eq!(cli.ok(&["auth", "clear", "--worker"]), "[OK] Tokens cleared for 'default'\n");
     assert!(cli.ok(&["auth", "show"]).contains("• Token: abcd...ijkl\n"));
     cli.ok(&["auth", "clear"]);
@@ -116,8 +117,21 @@ fn a_blank_variable_says_nothing() {
 #[test]
 fn a_remote_server_gets_no_token_that_nobody_gave() {
     let cli = Cli::at("http://codeq.invalid");
-    assert_eq!(cli.fails(&["task", "get", "x"]), NO_TOKEN);
-    assert_eq!(cli.fails(&["worker", "start", "--events", "x"]), NO_TOKEN);
+    for arguments in [&["task", "get", "x"][..], &["worker", "start", "--events", "x"]] {
+        let said = cli.fails(arguments);
+        assert_eq!(said.lines().next(), Some(NO_TOKEN));
+        assert!(said.contains("server: http://codeq.invalid") && said.contains("next: "), "{said}");
+    }
+}
+
+/// `localhost:8080` was taken for a URL of the scheme `localhost`, and answered with "token is required".
+#[test]
+fn an_address_without_a_scheme_is_understood_or_told() {
+    let server = StandIn::start(|_| (200, "{}".into()));
+    let bare = server.base.trim_start_matches("http://").to_owned();
+    assert_eq!(Cli::at(&bare).ok(&["task", "get", "x"]), "{}\n");
+    let said = Cli::at("codeq.example.com:8080").fails(&["task", "get", "x"]);
+    assert!(said.contains("write it as https://HOST or http://HOST"), "{said}");
 }
 
 #[test]

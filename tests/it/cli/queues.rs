@@ -111,3 +111,96 @@ fn a_watch_can_end_when_all_is_done() {
     let last = said.lines().next_back().expect("a line");
     assert!(last.starts_with("demo ready=0 delayed=0 running=0 dead=0 "), "{said}");
 }
+
+/// A terminal of its own that can be looked at and typed into.
+struct Tmux {
+    name: String,
+}
+
+impl Tmux {
+    fn start(cli: &Cli, base: &str, arguments: &str) -> Tmux {
+        let name = format!("codeq-{}-{}", std::process::id(), base.rsplit(':').next().unwrap_or_default());
+        let binary = env!("CARGO_BIN_EXE_codeq");
+        let line = format!(
+            "HOME={} CODEQ_BASE_URL={base} {binary} {arguments}; sleep 60",
+            cli.home.path().display()
+        );
+        let tmux = Tmux { name };
+        tmux.run(&["new-session", "-d", "-x", "120", "-y", "20", &line]);
+        tmux
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new("tmux");
+        let output = command.args(["-L", &self.name]).args(arguments).output().expect("tmux is there");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    fn press(&self, key: &str) {
+        self.run(&["send-keys", key]);
+    }
+
+    /// Waits until the screen shows this.
+    #[track_caller]
+    fn until(&self, text: &str) -> String {
+        let begun = std::time::Instant::now();
+        loop {
+            let screen = self.run(&["capture-pane", "-p"]);
+            if screen.contains(text) {
+                return screen;
+            }
+            assert!(begun.elapsed().as_secs() < 20, "{text:?} is not on\n{screen}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+#[tokio::test]
+async fn the_top_of_queues_is_live_and_obeys_its_keys() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    cli.create(&["--command", "alpha", "--payload", "1"]);
+    cli.create(&["--command", "beta", "--payload", "1", "--max-attempts", "1"]);
+    let claim = json!({"commands": ["beta"]});
+    let claimed = server.post("/v1/codeq/tasks/claim", crate::harness::DEV_TOKEN, claim).await;
+    let nack = format!("/v1/codeq/tasks/{}/nack", claimed.json["id"].as_str().expect("a task"));
+    server.post(&nack, crate::harness::DEV_TOKEN, json!({"reason": "no room on disk7"})).await;
+    let top = Tmux::start(&cli, &server.base, "top --interval 0.2");
+    let screen = top.until("beta");
+    assert!(screen.contains("2 queues  ready 1") && screen.contains("q quit"), "{screen}");
+    cli.create(&["--command", "gamma", "--payload", "1"]);
+    top.until("gamma");
+    top.press("p");
+    top.until("Pause alpha? 1 ready tasks will wait. (y/n)");
+    top.press("n");
+    top.until("nothing was changed");
+    top.press("p");
+    top.until("Pause alpha?");
+    top.press("y");
+    top.until("paused alpha");
+    top.until(" paused");
+    top.press("Down");
+    top.press("Enter");
+    top.until("1  no room on disk<n>");
+    top.press("r");
+    top.until("Replay 1 dead letters of beta? (y/n)");
+    top.press("y");
+    top.until("dead 0");
+    assert_eq!(cli.ok(&["queue", "inspect", "beta"]), "READY: 1 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
+    top.press("q");
+    let begun = std::time::Instant::now();
+    while top.run(&["capture-pane", "-p"]).contains("codeQ top") {
+        assert!(begun.elapsed().as_secs() < 10, "the screen is given back");
+    }
+}
+
+#[test]
+fn without_a_terminal_there_is_no_top() {
+    assert!(Cli::new().fails(&["top"]).contains("use `codeq queue watch`"));
+}

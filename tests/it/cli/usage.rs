@@ -52,11 +52,120 @@ fn every_command_explains_itself_with_examples() {
     let mut found = Vec::new();
     commands(&cli, &[], &mut found);
     assert!(found.len() > 35, "{found:?}");
-    for words in found.iter().filter(|words| words.first().is_none_or(|first| first != "bench")) {
+    for words in &found {
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.push("--help");
-        assert!(cli.ok(&words).contains("Example"), "{words:?}");
+        let help = cli.ok(&words);
+        assert!(help.contains("Example"), "{words:?}");
+        let lines: Vec<&str> = help.lines().map(str::trim).collect();
+        for pair in lines.windows(2).filter(|pair| pair[0].starts_with("--")) {
+            let is_explained = pair[0].contains("  ") || !pair[1].is_empty();
+            assert!(is_explained, "{words:?}: {} has no text", pair[0]);
+        }
+        for odd in ["so many", "So many", "unless told", "Whom", "anew"] {
+            assert!(!help.contains(odd), "{words:?}: {odd:?} is not plain English");
+        }
     }
+}
+
+#[test]
+fn flags_of_the_connection_are_explained_once() {
+    let cli = Cli::new();
+    let page = cli.ok(&["help", "connection"]);
+    assert_eq!(cli.ok(&["connection"]), page);
+    for flag in ["--base-url", "CODEQ_WORKER_TOKEN", "NO_COLOR", "config.yaml"] {
+        assert!(page.contains(flag), "{flag}: {page}");
+    }
+    for words in [&["task", "list"][..], &["backup"], &["queue", "watch"], &["events"]] {
+        let help = cli.ok(&[words, &["--help"]].concat());
+        assert!(!help.contains("--iam-api-key"), "{words:?}: {help}");
+    }
+    assert!(cli.ok(&["init", "--help"]).contains("--iam-api-key"));
+    assert!(cli.ok(&["--help"]).contains("--base-url"));
+}
+
+/// The flags of some commands were listed as flags of the connection.
+#[test]
+fn every_flag_stands_under_its_own_heading() {
+    let help = Cli::new().ok(&["backup", "--help"]);
+    let options = help.split_once("\nOptions:\n").expect("a heading").1;
+    assert!(options.contains("--to <TO>") && options.contains("--rate"), "{help}");
+}
+
+#[test]
+fn a_slip_is_answered_with_what_was_meant() {
+    let cli = Cli::new();
+    assert!(cli.fails(&["taks"]).contains("'task'"));
+    assert!(cli.fails(&["task", "create", "--comand", "x"]).contains("'--command'"));
+    let said = cli.fails(&["dlq", "requeue", "demo", "--filter", "eror=x"]);
+    assert!(said.contains("did you mean \"error\"?"), "{said}");
+}
+
+/// One thing had four names: --event, --events, --command and EVENT.
+#[test]
+fn a_command_is_named_the_same_way_everywhere() {
+    let server = crate::harness::Server::memory();
+    let cli = Cli::of(&server);
+    for flag in ["--command", "--event"] {
+        cli.create(&[flag, "demo", "--payload", "1"]);
+    }
+    let counts = "READY: 2 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n";
+    for arguments in [&["queue", "inspect", "demo"][..], &["queue", "inspect", "--command", "demo"]] {
+        assert_eq!(cli.ok(arguments), counts);
+    }
+    assert_eq!(cli.ok(&["dlq", "groups", "--command", "demo"]), "no dead letters\n");
+    assert!(cli.ok(&["queue", "pause", "--command", "demo"]).starts_with("[OK] Paused demo"));
+    let all =
+        ["task create", "task list", "queue inspect", "dlq list", "worker run", "worker start", "token mint"];
+    for words in all.map(|words| words.split(' ').collect::<Vec<_>>()) {
+        let help = cli.ok(&[&words[..], &["--help"]].concat());
+        let words = help.split_whitespace().filter(|word| word.contains("event")).collect::<Vec<_>>();
+        assert!(help.to_lowercase().contains("command") && words.is_empty(), "{words:?}: {help}");
+    }
+}
+
+/// Whatever prints data prints it for programs as well.
+#[test]
+fn every_command_that_prints_data_speaks_json() {
+    let server = crate::harness::Server::memory();
+    let cli = Cli::of(&server);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let said = cli.ok(arguments);
+        serde_json::from_str(&said).unwrap_or_else(|_| panic!("{arguments:?}: {said}"))
+    };
+    let made = json(&["task", "create", "--command", "demo", "--payload", "[1]", "--json"]);
+    let id = made["id"].as_str().expect("an id");
+    assert_eq!(json(&["task", "get", id, "--json"])["id"], id);
+    assert_eq!(json(&["queue", "inspect", "demo", "--json"])["ready"], 1);
+    assert_eq!(json(&["queue", "pause", "demo", "--json"])["paused"], true);
+    assert_eq!(json(&["queue", "resume", "demo", "--json"])["paused"], false);
+    assert_eq!(json(&["queue", "watch", "--count", "1", "--json"])[0]["command"], "demo");
+    assert_eq!(json(&["task", "explain", id, "--json"])["state"], "ready");
+    assert_eq!(json(&["task", "attempts", id, "--json"]), serde_json::json!([]));
+    assert_eq!(json(&["webhook", "list", "--json"]), serde_json::json!([]));
+    assert_eq!(json(&["operation", "list", "--json"]), serde_json::json!([]));
+    assert_eq!(json(&["dlq", "groups", "--json"]), serde_json::json!([]));
+    let health = json(&["health", "--url", &format!("{}/readyz", server.base), "--json"]);
+    assert_eq!(health["ok"], true);
+    assert_eq!(json(&["auth", "show", "--json"])["settings"]["baseUrl"], server.base.as_str());
+    assert!(json(&["token", "keygen", "--json"])["kid"].is_string());
+    assert!(json(&["token", "mint", "--tenant", "acme", "--json"])["token"].is_string());
+}
+
+#[test]
+fn colours_can_be_turned_off() {
+    let server = crate::harness::Server::memory();
+    let cli = Cli::of(&server);
+    let create = format!("{} task create --command demo --payload 1", env!("CARGO_BIN_EXE_codeq"));
+    let said = |no_color: &str| {
+        let mut command = std::process::Command::new("script");
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", cli.home.path()).env("CODEQ_BASE_URL", &server.base).env("NO_COLOR", no_color);
+        let output = command.args(["-qec", &create, "/dev/null"]).stdin(std::process::Stdio::null()).output();
+        String::from_utf8(output.expect("script is there").stdout).expect("UTF-8")
+    };
+    assert!(said("").contains("\u{1b}[32m[OK]"));
+    assert!(said("1").starts_with("[OK] Task created: "));
 }
 
 #[test]

@@ -48,18 +48,24 @@ async fn what_a_program_prints_is_the_result() {
 }
 
 #[tokio::test]
-async fn exit_code_75_gives_back_and_others_fail() {
+async fn a_failed_run_is_tried_again_and_stays_replayable_unless_its_code_is_final() {
     let server = Server::memory();
     let cli = Cli::of(&server);
     let exec = "read code; echo first >&2; echo \"cause $code\" >&2; exit $code";
-    let _worker = worker(&cli, exec, &[]);
+    let _worker = worker(&cli, exec, &["--fail-exit", "65,3"]);
     let create =
         |payload: &str| cli.create(&["--event", "demo", "--payload", payload, "--max-attempts", "1"]);
-    let again = result(&server, &create("75")).await;
-    assert_eq!(
-        (&again["result"]["error"], &again["result"]["failureReason"]),
-        (&json!("cause 75"), &json!("MAX_ATTEMPTS"))
-    );
+    for code in ["75", "1"] {
+        let id = create(code);
+        let again = result(&server, &id).await;
+        let error = json!(format!("first\ncause {code}"));
+        assert_eq!(
+            (&again["result"]["error"], &again["result"]["failureReason"]),
+            (&error, &json!("MAX_ATTEMPTS"))
+        );
+        assert_eq!(cli.ok(&["task", "replay", &id]), format!("[OK] Task replayed: {id}\n"));
+        result(&server, &id).await;
+    }
     let failed = result(&server, &create("3")).await;
     assert_eq!(failed["result"]["error"], "first\ncause 3");
     assert_eq!(failed["result"]["failureReason"], Value::Null);
@@ -69,7 +75,7 @@ async fn exit_code_75_gives_back_and_others_fail() {
 async fn errors_are_bounded_and_never_empty() {
     let server = Server::memory();
     let cli = Cli::of(&server);
-    let _worker = worker(&cli, "if [ $(cat) = 1 ]; then seq 100000 >&2; fi; exit 1", &[]);
+    let _worker = worker(&cli, "if [ $(cat) = 1 ]; then seq 100000 >&2; fi; exit 1", &["--fail-exit", "1"]);
     let create = |payload: &str| cli.create(&["--event", "demo", "--payload", payload]);
     let long = result(&server, &create("1")).await;
     let error = long["result"]["error"].as_str().expect("a text");
@@ -114,7 +120,7 @@ async fn the_program_is_killed_when_the_lease_is_lost() {
     assert!(is_running(&pid));
     // No heartbeat gets through any more, so the lease runs out.
     server.kill();
-    worker.until("it is not ours any more");
+    worker.until("the lease was lost or the task was cancelled");
     let begun = std::time::Instant::now();
     while is_running(&pid) {
         assert!(begun.elapsed().as_secs() < 10, "{pid} still runs");
@@ -132,7 +138,7 @@ async fn the_program_is_killed_when_the_task_is_cancelled() {
     until_there(&cli.path("pid"));
     let pid = std::fs::read_to_string(cli.path("pid")).expect("it is there");
     assert_eq!(cli.ok(&["task", "cancel", &id]), format!("[OK] Task cancelled: {id}\n"));
-    worker.until("it is not ours any more");
+    worker.until("the lease was lost or the task was cancelled");
     assert!(!is_running(&pid), "the shell is gone before the worker says so");
     assert_eq!(task(&cli, &id)["error"], "CANCELLED");
 }
@@ -177,6 +183,27 @@ async fn a_second_signal_ends_the_grace() {
     worker.signal("INT");
     assert_eq!(worker.child.wait().expect("it was ours").code(), Some(1));
     assert_eq!(task(&cli, &id)["refunds"], 1);
+}
+
+/// Two hundred tasks and a mistyped path: all of them had failed for good within eight seconds.
+#[tokio::test]
+async fn a_program_that_cannot_be_started_stops_the_worker_and_no_task_is_lost() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    let id = cli.create(&["--command", "demo", "--payload", "1"]);
+    let run = cli.run(&["worker", "run", "--command", "demo", "--exec", "./mistyped.sh"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("[ERROR] the program cannot be started: correct --exec"), "{run:?}");
+    let task = task(&cli, &id);
+    assert_eq!((&task["status"], &task["refunds"]), (&json!("PENDING"), &json!(1)));
+}
+
+#[test]
+fn a_worker_without_a_right_says_so_at_once() {
+    let server = super::stand_in::StandIn::start(|_| (401, r#"{"error":"token is malformed"}"#.into()));
+    let said = Cli::at(&server.base).fails(&["worker", "run", "--command", "demo", "--exec", "true"]);
+    assert!(said.starts_with(r#"[ERROR] error (401): {"error":"token is malformed"}"#), "{said}");
+    assert!(said.contains("no token was given, so `dev-token` was sent"), "{said}");
 }
 
 #[test]

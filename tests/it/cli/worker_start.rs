@@ -40,6 +40,32 @@ fn an_abandoned_task_comes_back_without_counting() {
     assert!(task(&cli, &id)["refunds"].as_u64() >= Some(2));
 }
 
+/// Two tasks that were given back made 1,239 lines in three seconds.
+#[test]
+fn a_task_that_comes_back_is_given_back_ever_more_slowly() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    cli.create(&["--command", "demo", "--payload", "1"]);
+    cli.create(&["--command", "demo", "--payload", "2"]);
+    let mut worker = cli.start(&["worker", "start", "--command", "demo"]);
+    worker.until("Task claimed");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (code, said) = worker.interrupt();
+    assert_eq!(code, Some(0));
+    assert!(said.matches("Task claimed").count() < 15, "{said}");
+}
+
+#[test]
+fn a_worker_speaks_json() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    let id = cli.create(&["--command", "demo", "--payload", "1"]);
+    let mut worker = cli.start(&["worker", "start", "--command", "demo", "--ack", "complete", "--json"]);
+    let mut next = || serde_json::from_str::<Value>(&worker.until("")).expect("JSON");
+    assert_eq!([next()["event"].clone(), next()["event"].clone()], ["connecting", "connected"]);
+    assert_eq!(next(), json!({"event": "claimed", "taskId": id, "command": "demo"}));
+}
+
 #[test]
 fn a_nack_has_a_reason_and_a_delay() {
     let server = Server::memory();
@@ -70,12 +96,14 @@ fn refusals_are_told_and_the_worker_goes_on() {
     let server = StandIn::start(|_| (403, r#"{"error":"missing scope"}"#.into()));
     let cli = Cli::at(&server.base).with("CODEQ_PRODUCER_TOKEN", "p");
     let mut worker = cli.start(&["worker", "start", "--events", "demo", "--wait-seconds", "3"]);
-    worker.until("(token: producer)");
+    let first = worker.until("(token: producer)");
+    assert_eq!(first, format!("[INFO] Connecting to {} (token: producer)", server.base));
     assert_eq!(worker.until("denied"), r#"[WARN] claim denied (403): {"error":"missing scope"}"#);
-    worker.until("denied");
+    let again = worker.until("");
+    assert!(again.contains("denied"), "it is not connected: {again}");
     let asked = server.asked();
     assert!(asked.len() >= 3, "it asks every second and complains every three");
-    assert_eq!(asked[0].json(), json!({"commands": ["demo"], "leaseSeconds": 60, "waitSeconds": 3}));
+    assert_eq!(asked[0].json(), json!({"commands": ["demo"], "leaseSeconds": 60, "waitSeconds": 0}));
     assert_eq!(worker.interrupt().0, Some(0));
 }
 
@@ -84,8 +112,10 @@ fn a_server_that_is_away_is_waited_for() {
     let server = Server::memory();
     let cli = Cli::of(&server);
     drop(server);
-    let mut worker = cli.start(&["worker", "start", "--events", "demo"]);
-    worker.until("[WARN] claim error: ");
+    let mut worker = cli.start(&["worker", "start", "--command", "demo"]);
+    worker.until("[INFO] Connecting to ");
+    let said = worker.until("");
+    assert!(said.starts_with("[WARN] claim error: cannot reach http://127.0.0.1:"), "{said}");
     assert_eq!(worker.interrupt().0, Some(0));
 }
 

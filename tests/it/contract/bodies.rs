@@ -52,7 +52,7 @@ async fn fields_of_another_route_are_unknown_fields() {
     let result = json!({"status": "COMPLETED", "result": {}, "taskId": 5, "workerId": 7});
     let done = post(&server, &format!("/tasks/{}/result", id(&claimed.json)), result).await;
     assert_eq!(done.status, 200, "{}", done.text);
-    let batch = json!({"commands": ["b"], "count": 1, "waitSeconds": "long"});
+    let batch = json!({"commands": ["b"], "count": 1, "wait": "long"});
     assert_eq!(post(&server, "/tasks/claim/batch", batch).await.status, 200);
 }
 
@@ -82,7 +82,8 @@ async fn a_body_is_one_object_without_a_key_twice() {
             "{",
             "[]",
             "1",
-            "null",
+            "nul",
+            "null null",
             "\"x\"",
             "{}x",
             "{} {}",
@@ -154,6 +155,47 @@ async fn numbers_are_integers_and_nothing_that_looks_like_one() {
         for value in ["1.5", "1.0", "1e2", "\"1\"", "[1]", "{}"] {
             let got = post_text(&server, &path, &format!("{start}{value}}}")).await;
             refused(&got, 400, "invalid_body", text);
+        }
+    }
+}
+
+/// A client of the original sends `null` where it has nothing to say, and was answered 400.
+#[tokio::test]
+async fn null_counts_as_an_empty_body_where_everything_is_optional() {
+    let server = Server::memory();
+    let null = || Some(b" null ".to_vec());
+    let post = Method::POST;
+    let created = server.post("/v1/codeq/tasks", DEV_TOKEN, json!({"command": "c", "payload": 1})).await;
+    let id = created.json["id"].as_str().expect("an id").to_owned();
+    for (path, status) in [
+        ("/v1/codeq/tasks/claim".to_owned(), 200),
+        (format!("/v1/codeq/tasks/{id}/heartbeat"), 200),
+        (format!("/v1/codeq/tasks/{id}/abandon"), 200),
+        (format!("/v1/codeq/tasks/{id}/nack"), 409),
+        ("/v1/codeq/admin/tasks/cleanup".to_owned(), 200),
+        ("/v1/codeq/tasks".to_owned(), 400),
+        ("/v1/codeq/tasks/claim/batch".to_owned(), 400),
+    ] {
+        let answer = server.send(post.clone(), &path, Some(DEV_TOKEN), null()).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text);
+    }
+}
+
+/// `{}` is a result, and an empty object is not told.
+#[tokio::test]
+async fn an_empty_result_is_left_out() {
+    let server = Server::memory();
+    for (result, told) in [(json!({}), false), (json!({"a": {}}), true)] {
+        let created = server.post("/v1/codeq/tasks", DEV_TOKEN, json!({"command": "c", "payload": 1})).await;
+        let id = created.json["id"].as_str().expect("an id").to_owned();
+        server.post("/v1/codeq/tasks/claim", DEV_TOKEN, json!({})).await;
+        let path = format!("/v1/codeq/tasks/{id}/result");
+        let body = json!({"status": "COMPLETED", "result": result});
+        let submitted = server.post(&path, DEV_TOKEN, body).await;
+        assert_eq!(submitted.status, 200, "{}", submitted.text);
+        let read = server.get(&path, DEV_TOKEN).await;
+        for record in [&submitted.json, &read.json["result"]] {
+            assert_eq!(record.get("result").is_some(), told, "{record}");
         }
     }
 }

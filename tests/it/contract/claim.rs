@@ -1,7 +1,7 @@
 //! POST /tasks/claim and /tasks/claim/batch: http.md §4.3, 4.4; order: semantics §7.
 
 use super::{claim, create, fields, get, id, instant, lies_ahead, now, post, refused, task};
-use crate::harness::Server;
+use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
 
 async fn create_named(server: &Server, command: &str, name: &str, priority: i64) {
@@ -62,7 +62,8 @@ async fn leases_are_defaulted_and_clamped() {
         lies_ahead(instant(&batch.json["tasks"][0]["leaseUntil"]), seconds, before);
         let path = format!("/tasks/{}/heartbeat", id(&one));
         let beat = post(&server, &path, json!({"extendSeconds": given})).await;
-        assert_eq!((beat.status, &*beat.text), (200, r#"{"ok":true}"#));
+        assert_eq!((beat.status, &beat.json["ok"]), (200, &json!(true)));
+        lies_ahead(instant(&beat.json["leaseUntil"]), seconds, before);
         lies_ahead(instant(&task(&server, &id(&one)).await["leaseUntil"]), seconds, before);
     }
 }
@@ -157,4 +158,104 @@ async fn a_count_is_required_and_at_most_100() {
         refused(&got, 400, "batch_too_large", "count exceeds maximum of 100");
     }
     assert_eq!(get(&server, "/admin/queues/c").await.json["ready"], 1, "nothing was claimed");
+}
+
+/// A task that falls due at the end of a wait was missed: whoever waits is woken by a sweep that comes a moment
+/// later. So a claim looks once more before it says that there is nothing.
+#[tokio::test]
+async fn a_claim_finds_what_falls_due_at_its_deadline() {
+    let server = Server::memory();
+    let ask = |command: &'static str| {
+        let server = &server;
+        async move {
+            let task = json!({"command": command, "payload": 1, "delaySeconds": 1});
+            assert_eq!(server.post("/v1/codeq/tasks", DEV_TOKEN, task).await.status, 202);
+            let claim = json!({"commands": [command], "waitSeconds": 1});
+            server.post("/v1/codeq/tasks/claim", DEV_TOKEN, claim).await.status
+        }
+    };
+    let claimed = tokio::join!(ask("a"), ask("b"), ask("c"), ask("d"));
+    assert_eq!(claimed, (200, 200, 200, 200));
+}
+
+/// Five commands with work: the last ones starved behind the first.
+#[tokio::test]
+async fn a_fair_claim_shares_out_by_weight() {
+    let server = Server::memory();
+    let (commands, weights) = (["a", "b", "c", "d", "e"], json!({"a": 5, "B": 4, "c": 3, "d": 2}));
+    for command in commands {
+        let task = json!({"command": command, "payload": command});
+        let batch = json!({"tasks": vec![task; 100]});
+        for _ in 0..4 {
+            assert_eq!(post(&server, "/tasks/batch", batch.clone()).await.status, 200);
+        }
+    }
+    for commands in [json!(commands), json!(["*"])] {
+        let mut firsts = std::collections::BTreeMap::<String, usize>::new();
+        let body = json!({"commands": commands, "order": "fair", "weights": weights});
+        for _ in 0..450 {
+            let task = claim(&server, body.clone()).await;
+            *firsts.entry(task["command"].as_str().expect("a command").to_owned()).or_default() += 1;
+        }
+        // 150, 120, 90, 60 and 30 on average; each is five standard deviations away from its bounds.
+        let expected = [("a", 100..200), ("b", 72..168), ("c", 48..132), ("d", 24..96), ("e", 4..56)];
+        for (command, range) in expected {
+            let count = firsts.get(command).copied().unwrap_or_default();
+            assert!(range.contains(&count), "{command}: {count} of {firsts:?}");
+        }
+    }
+    let strict = claim(&server, json!({"commands": commands, "order": "listed"})).await;
+    assert_eq!(strict["command"], "a");
+}
+
+#[tokio::test]
+async fn orders_and_weights_that_mean_nothing_are_refused() {
+    let server = Server::memory();
+    create_named(&server, "c", "only", 0).await;
+    let weights = "invalid 'weights' (at most 256 commands, each with a number from 1 to 100)";
+    for path in ["/tasks/claim", "/tasks/claim/batch"] {
+        let ask = async |more: Value| {
+            let mut body = json!({"count": 1, "commands": ["c"]});
+            body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            post(&server, path, body).await
+        };
+        let order = "invalid 'order' (use listed or fair)";
+        refused(&ask(json!({"order": "random"})).await, 400, "invalid_order", order);
+        for bad in [json!({"c": 0}), json!({"c": 101}), json!({"c": -1}), json!({"*": 1})] {
+            let got = ask(json!({"order": "fair", "weights": bad})).await;
+            refused(&got, 400, "invalid_weights", weights);
+        }
+        let got = ask(json!({"weights": {"c": 2}})).await;
+        refused(&got, 400, "invalid_weights", "invalid 'weights' (they need order=fair)");
+        for bad in [json!({"order": 1}), json!({"order": "fair", "weights": [1]})] {
+            refused(&ask(bad).await, 400, "invalid_body", "invalid body");
+        }
+    }
+    assert_eq!(get(&server, "/admin/queues/c").await.json["ready"], 1, "nothing was claimed");
+}
+
+#[tokio::test]
+async fn fair_claims_and_batch_claims_wait_for_whichever_queue_is_fed() {
+    let server = Server::memory();
+    for (path, commands) in [
+        ("/tasks/claim", json!(["a", "b"])),
+        ("/tasks/claim", json!(["*"])),
+        ("/tasks/claim/batch", json!(["a", "b"])),
+        ("/tasks/claim/batch", json!(["*"])),
+    ] {
+        let body = json!({"count": 2, "commands": commands, "order": "fair", "waitSeconds": 20});
+        let held = async { post(&server, path, body).await };
+        let feed = async {
+            while !server.get("/metrics", "").await.text.contains("codeq_claims_waiting 1") {
+                tokio::task::yield_now().await;
+            }
+            create_named(&server, "b", "fed", 0).await;
+        };
+        let (answer, ()) = tokio::join!(held, feed);
+        assert_eq!(answer.status, 200, "{path} {commands}: {}", answer.text);
+    }
+    let none = json!({"count": 2, "order": "fair", "waitSeconds": 1});
+    let begun = std::time::Instant::now();
+    assert_eq!(post(&server, "/tasks/claim/batch", none).await.status, 204);
+    assert!(begun.elapsed().as_millis() >= 900, "it waited");
 }

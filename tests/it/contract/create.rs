@@ -189,7 +189,7 @@ async fn run_at_wins_over_the_delay_and_the_past_means_now() {
         (json!({"runAt": ahead(-60)}), "PENDING_LIST"),
         (json!({"runAt": "1999-12-31T23:59:59.999999999-23:59"}), "PENDING_LIST"),
         (json!({"runAt": ahead(-60), "delaySeconds": 60}), "PENDING_LIST"),
-        (json!({"runAt": ahead(60), "delaySeconds": -1}), "DELAYED_ZSET"),
+        (json!({"runAt": ahead(60), "delaySeconds": 0}), "DELAYED_ZSET"),
     ] {
         let mut body = fields.clone();
         body["command"] = json!("later");
@@ -197,6 +197,10 @@ async fn run_at_wins_over_the_delay_and_the_past_means_now() {
         let task = create(&server, body).await;
         assert_eq!((place(&task), &task["status"]), (expected.to_owned(), &json!("PENDING")), "{fields}");
     }
+    // An instant wins over a delay, but does not make a wrong one right.
+    let both = json!({"command": "later", "payload": 1, "runAt": ahead(60), "delaySeconds": -1});
+    let text = "invalid 'delaySeconds' (must be >= 0)";
+    refused(&post(&server, "/tasks", both).await, 400, "invalid_delay", text);
     let counts = super::get(&server, "/admin/queues/later").await.json;
     assert_eq!((&counts["ready"], &counts["delayed"]), (&json!(4), &json!(3)));
 }

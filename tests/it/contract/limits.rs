@@ -98,8 +98,11 @@ async fn a_payload_may_have_a_mebibyte_of_text() {
 
 /// Sends a head that declares so many bytes of body, but no body and no token.
 async fn declare(server: &Server, line: &str, bytes: usize) -> String {
-    exchange(server, format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n").as_bytes())
-        .await
+    exchange(
+        server,
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n").as_bytes(),
+    )
+    .await
 }
 
 /// The answer up to the end of the connection, or of its first packets.
@@ -141,7 +144,7 @@ async fn a_body_without_a_declared_length_is_counted_as_it_comes() {
         let body = padded(r#"{"command":"c","payload":1}"#, size);
         let (first, second) = body.split_at(1000);
         let request = format!(
-            "POST {API}/tasks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\n\
+            "POST {API}/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\n\
              Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
             first.len(),
             second.len(),
@@ -168,7 +171,7 @@ async fn a_client_that_is_still_sending_gets_its_refusal() {
             assert_eq!(got.status, status, "{path}");
         }
     }
-    let expect = format!("POST {API}/tasks HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n");
+    let expect = format!("POST {API}/tasks HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n");
     let answer = exchange(&server, format!("{expect}Content-Length: {}\r\n\r\n", 5 * MIB).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "nobody is told to go on: {answer}");
 }

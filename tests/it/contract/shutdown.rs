@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 async fn hold(server: &Server, line: &str, body: &str) -> TcpStream {
     let address = server.base.strip_prefix("http://").expect("plain HTTP");
     let mut stream = TcpStream::connect(address).await.expect("the server listens");
-    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await.expect("the server reads");
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("the server reads");
     let mut answer = Vec::new();
     while !answer.ends_with(br#"{"status":"ok"}"#) {
         assert!(stream.read_buf(&mut answer).await.expect("the server answers") > 0, "closed");
     }
     let request = format!(
-        "{line} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {DEV_TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
+        "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DEV_TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.expect("the server reads");

@@ -120,7 +120,7 @@ async fn events_are_sent_only_while_somebody_listens_elsewhere() {
     // It ends in any case, and with it the reading.
     let mut spy = Command::new("timeout");
     let port = redis.port.to_string();
-    let spy = spy.args(["60", "redis-cli", "-p", port.as_str(), "SUBSCRIBE", "codeq:ev"]);
+    let spy = spy.args(["60", "redis-cli", "-p", port.as_str(), "PSUBSCRIBE", "codeq:ev*"]);
     let spy = spy.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut spy = spy.spawn().expect("redis-cli comes with redis-server");
     let mut lines = BufReader::new(spy.stdout.take().expect("piped")).lines().map_while(Result::ok);

@@ -5,6 +5,7 @@ mod events;
 mod limits;
 mod notifications;
 mod replicas;
+mod schedules;
 mod shards;
 mod tls;
 
@@ -15,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-struct Redis {
+pub struct Redis {
     child: Child,
     port: u16,
     directory: TempDir,
@@ -24,7 +25,7 @@ struct Redis {
 }
 
 impl Redis {
-    async fn start() -> Redis {
+    pub async fn start() -> Redis {
         Redis::start_in(tempfile::tempdir().expect("a temporary directory"), &[]).await
     }
 
@@ -72,7 +73,7 @@ impl Redis {
         Server::serve(self.config(more))
     }
 
-    fn config(&self, more: Value) -> Value {
+    pub fn config(&self, more: Value) -> Value {
         let raw = json!({"role": "ADMIN", "tenantId": "dev-tenant"});
         let mut config = json!({
             "env": "dev",

@@ -64,3 +64,19 @@ async fn a_thousand_commands_are_shown_quickly_and_no_more_than_that() {
     // The best of a few: a busy machine must not fail this.
     assert!(fastest < Duration::from_millis(100), "{fastest:?}");
 }
+
+/// A subscription can name anything, and everything that was named had a series of its own: one page had 585 MB.
+#[tokio::test]
+async fn what_subscriptions_name_makes_no_series() {
+    let server = server(json!({}));
+    create(&server, json!({"command": "seen", "payload": 1})).await;
+    let mut types: Vec<String> = (0..50).map(|number| format!("never-{number}")).collect();
+    types.extend(["seen".to_owned(), "*".to_owned()]);
+    let body = json!({"callbackUrl": "http://127.0.0.1:1/", "eventTypes": types});
+    let subscribed = server.post("/v1/codeq/workers/subscriptions", "worker", body).await;
+    assert_eq!(subscribed.status, 200, "{}", subscribed.text);
+    server.until_metric("codeq_subscriptions_active{command=\"_other\"} 50").await;
+    let page = server.get("/metrics", "").await.text;
+    assert_eq!(value(&page, "codeq_subscriptions_active{command=\"seen\"}"), 1.0);
+    assert!(!page.contains("never-"));
+}

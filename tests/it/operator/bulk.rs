@@ -124,3 +124,34 @@ async fn take(server: &Server, lent: &mut Vec<String>) -> bool {
     }
     !tasks.is_empty()
 }
+
+/// Sixteen slow operations of one tenant were all that could run, and another tenant got 429.
+#[tokio::test]
+async fn operations_of_one_tenant_leave_room_for_those_of_others() {
+    let tokens: Vec<Value> = ["acme", "globex"]
+        .map(|tenant| crate::streams::token(tenant, "admin", tenant, &crate::streams::SCOPES, &["*"]))
+        .to_vec();
+    let server = Server::serve(json!({
+        "env": "dev",
+        "producerAuthProvider": "multi", "producerAuthConfig": {"providers": tokens.clone()},
+        "workerAuthProvider": "multi", "workerAuthConfig": {"providers": tokens},
+    }));
+    for tenant in ["acme", "globex"] {
+        for number in 0..20 {
+            let task = json!({"command": "c", "payload": number});
+            assert_eq!(server.post("/v1/codeq/tasks", tenant, task).await.status, 202);
+        }
+    }
+    let slow = || json!({"filter": {"command": "c"}, "ratePerSecond": 1});
+    let mut started = 0;
+    let refused = loop {
+        let answer = server.post("/v1/codeq/admin/tasks/cancel", "acme", slow()).await;
+        match answer.status {
+            202 => started += 1,
+            _ => break answer,
+        }
+        assert!(started < 20, "there is a limit");
+    };
+    assert_eq!((refused.status, refused.json["code"].as_str()), (429, Some("too_many_operations")));
+    assert_eq!(server.post("/v1/codeq/admin/tasks/cancel", "globex", slow()).await.status, 202);
+}

@@ -81,6 +81,27 @@ async fn the_store_tells_how_much_room_it_has() {
     assert_eq!(memory.text, r#"{"provider":"memory"}"#);
 }
 
+/// The administrator of one tenant was told how much all tenants have, and how full the disk is.
+#[tokio::test]
+async fn the_room_of_everyone_is_told_to_operators_only() {
+    let side = |scopes: &[&str]| {
+        json!({
+            "token": DEV_TOKEN, "subject": "admin", "eventTypes": ["*"], "scopes": scopes,
+            "raw": {"role": "ADMIN", "tenantId": "acme"},
+        })
+    };
+    for (scopes, is_told) in [(&["codeq:claim"][..], false), (&["codeq:operator"][..], true)] {
+        let served = Server::serve(json!({
+            "env": "dev",
+            "producerAuthProvider": "static", "producerAuthConfig": side(scopes),
+            "workerAuthProvider": "static", "workerAuthConfig": side(scopes),
+        }));
+        let told = served.get("/v1/codeq/admin/store", DEV_TOKEN).await;
+        assert_eq!((told.status, &told.json["provider"]), (200, &json!("embedded")), "{}", told.text);
+        assert_eq!(told.json.get("diskFreeBytes").is_some(), is_told, "{}", told.text);
+    }
+}
+
 #[tokio::test]
 async fn history_tells_what_happened_and_since_when() {
     let server = Server::memory();

@@ -1,5 +1,6 @@
 //! The operator's routes, against a real process.
 
+mod audit;
 mod bulk;
 mod dashboard;
 mod explain;

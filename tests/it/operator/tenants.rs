@@ -50,7 +50,7 @@ async fn the_operations_and_tasks_of_another_tenant_do_not_exist() {
 }
 
 /// Someone else's export makes tasks of one's own, never of theirs; an id that is theirs is not told apart
-/// from one that could not be kept.
+/// from one that is nobody's.
 #[tokio::test]
 async fn an_import_stays_in_the_tenant_of_the_token() {
     let server = two();
@@ -67,7 +67,14 @@ async fn an_import_stays_in_the_tenant_of_the_token() {
     let theirs = server.get("/v1/codeq/tasks/99999999-8888-4777-8666-555555555555", "acme").await;
     assert_eq!(theirs.status, 404, "{}", theirs.text);
     let before: Value = server.get(&format!("/v1/codeq/tasks/{id}"), "acme").await.json;
-    server.send(reqwest::Method::POST, path, Some("globex"), Some(export.into_bytes())).await;
+    let theirs = server.send(reqwest::Method::POST, path, Some("globex"), Some(export.into_bytes())).await;
+    assert_eq!(
+        (&theirs.json["created"], &theirs.json["existing"]),
+        (&json!(1), &json!(0)),
+        "{}",
+        theirs.text
+    );
     assert_eq!(server.get(&format!("/v1/codeq/tasks/{id}"), "acme").await.json, before, "it is not touched");
-    assert_eq!(server.get(&format!("/v1/codeq/tasks/{id}"), "globex").await.status, 404);
+    let twin = server.get(&format!("/v1/codeq/tasks/{id}"), "globex").await;
+    assert_eq!(twin.json["tenantId"], "globex", "{}", twin.text);
 }

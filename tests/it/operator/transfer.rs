@@ -88,3 +88,52 @@ async fn a_file_that_is_not_whole_says_so() {
     );
     refused(&get(&new, "/export?staus=FAILED").await, 400, "invalid_filter");
 }
+
+/// A hundred lines used to be one group, and larger than a segment of the journal.
+#[tokio::test]
+async fn what_a_server_has_exported_it_takes_in_however_much_it_is() {
+    let old = Server::memory();
+    for _ in 0..110 {
+        create(&old, json!({"command": "large", "payload": "x".repeat(900_000)})).await;
+    }
+    let lines = get(&old, "/export").await.text;
+    let new = Server::dev();
+    assert_eq!(&*import(&new, &lines).await.text, r#"{"created":110,"existing":0,"refused":[]}"#);
+    assert_eq!(new.get("/readyz", "").await.status, 200);
+}
+
+/// Lines that were made by hand: each is checked like a create, and none of them stops anything.
+#[tokio::test]
+async fn a_line_beyond_the_bounds_is_refused_and_everyone_else_goes_on() {
+    let old = Server::memory();
+    let id = create(&old, json!({"command": "c", "payload": 1, "idempotencyKey": "k"})).await;
+    let lines = get(&old, "/export").await.text;
+    let (line, _) = lines.split_once('\n').expect("a line");
+    let new = Server::dev();
+    let changed = |name: &str, value: Value| {
+        let mut line: Value = serde_json::from_str(line).expect("a task");
+        line[name] = value;
+        format!("{line}\n")
+    };
+    for (name, value) in [
+        ("idempotencyKey", json!("k".repeat(70_000))),
+        ("attempts", json!(4_294_967_295_u32)),
+        ("webhook", json!(format!("http://h/{}", "x".repeat(3000)))),
+    ] {
+        for _ in 0..3 {
+            let answer = import(&new, &changed(name, value.clone())).await;
+            let refused = answer.json["refused"].as_array().expect("a list");
+            assert!(refused.iter().any(|refused| refused["line"] == 1), "{name}: {}", answer.text);
+            assert_eq!(answer.json["created"], 0, "{name}: {}", answer.text);
+        }
+    }
+    let long = changed("error", json!("e".repeat(20_000_000)));
+    assert_eq!(import(&new, &long).await.json["created"], 1, "an error is cut");
+    let kept = new.get(&format!("/v1/codeq/tasks/{id}"), DEV_TOKEN).await;
+    assert_eq!(kept.status, 200, "{}", kept.text);
+    assert!(kept.text.len() < 100_000, "{} bytes", kept.text.len());
+    // Lookups go on: what a key names is looked up in the tables.
+    let again = json!({"command": "c", "payload": 1, "idempotencyKey": "k"});
+    assert_eq!(new.post("/v1/codeq/tasks", DEV_TOKEN, again).await.json["id"], json!(id));
+    assert_eq!(new.get("/readyz", "").await.status, 200);
+}

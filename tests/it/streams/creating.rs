@@ -54,7 +54,7 @@ async fn run_at_wins_over_the_delay() {
     let server = server();
     let mut producer = Producer::of(&server).await;
     let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
-    let late = CreateTask { run_at: at(now() + 3600), delay_seconds: -1, ..create(1, "c") };
+    let late = CreateTask { run_at: at(now() + 3600), delay_seconds: 1, ..create(1, "c") };
     let id = producer.create(late).await;
     assert_eq!(task(&server, &id).await["lastKnownLocation"], "DELAYED_ZSET");
     let past = CreateTask { run_at: at(-5), delay_seconds: 500, ..create(2, "c") };

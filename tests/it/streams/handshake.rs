@@ -169,3 +169,18 @@ async fn both_addresses_say_that_they_serve() {
         }
     }
 }
+
+#[tokio::test]
+async fn who_only_observes_has_no_stream() {
+    let mut config = config();
+    let observer = |token: &str| {
+        let scopes = json!(["codeq:observe", "codeq:claim"]);
+        json!({"token": token, "scopes": scopes, "eventTypes": ["*"], "raw": {"tenantId": "acme"}})
+    };
+    config["producerAuthConfig"] = observer("p");
+    (config["workerAuthProvider"], config["workerAuthConfig"]) = ("static".into(), observer("w"));
+    let server = Server::serve(config);
+    let missing = no(Code::PermissionDenied, "missing scope");
+    assert_eq!(refused_producer(&server, "p").await, missing);
+    assert_eq!(refused_worker(&server, "w", "").await, missing);
+}

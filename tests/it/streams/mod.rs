@@ -8,6 +8,7 @@ mod issuing;
 mod lending;
 mod refusing;
 mod reporting;
+mod scaling;
 pub mod talk;
 
 use crate::harness::Server;

@@ -51,6 +51,20 @@ async fn a_ready_is_consumed_by_a_command_that_is_not_allowed_or_ill_formed() {
 }
 
 #[tokio::test]
+async fn a_ready_that_names_more_commands_than_a_claim_may_is_refused() {
+    let server = server();
+    let mut worker = Worker::of(&server, "w", "").await;
+    let commands: Vec<String> = (0..257).map(|n| format!("c-{n}")).collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    worker.ready(&commands, 1).await;
+    assert_eq!(worker.error().await.0, "InvalidArgument");
+    worker.ready(&commands[..256], 1).await;
+    let mut producer = Producer::of(&server).await;
+    let id = producer.create(create(1, "c-255")).await;
+    assert_eq!(worker.task().await.id, id);
+}
+
+#[tokio::test]
 async fn too_many_held_readys_end_the_stream() {
     let server = server();
     let mut worker = Worker::of(&server, "w", "").await;

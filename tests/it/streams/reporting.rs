@@ -5,7 +5,8 @@ use super::{config, server, task};
 use crate::harness::Server;
 use codeq_api::grpc::producer::CreateTask;
 use codeq_api::grpc::worker::{
-    Abandon, AbandonAck, Heartbeat, HeartbeatAck, Nack, NackAck, Result as Report, ResultAck, ResultBatch,
+    Abandon, AbandonAck, Heartbeat, HeartbeatAck, Hello, Nack, NackAck, Result as Report, ResultAck,
+    ResultBatch,
 };
 use serde_json::json;
 
@@ -53,7 +54,8 @@ async fn results_end_tasks() {
     let id = lent(&mut producer, &mut worker, create(1, "c")).await;
     assert_eq!(submit(&mut worker, completed(&id)).await, acked(&id));
     let result = server.get(&format!("/v1/codeq/tasks/{id}/result"), "p").await.json;
-    assert_eq!((&result["result"]["status"], &result["result"]["result"]), (&json!("COMPLETED"), &json!({})));
+    // Nothing was given, which is an empty object, which is left out.
+    assert_eq!((&result["result"]["status"], result["result"].get("result")), (&json!("COMPLETED"), None));
 
     let id = lent(&mut producer, &mut worker, create(2, "c")).await;
     let failed = Report {
@@ -154,7 +156,13 @@ async fn nacks_tell_the_delay_or_the_dead_letter() {
     let (mut producer, mut worker) = (Producer::of(&server).await, Worker::of(&server, "w", "").await);
     for (delay_seconds, applied) in [(0, 7), (-5, 7), (30, 30)] {
         let id = lent(&mut producer, &mut worker, create(1, "c")).await;
-        let given = Nack { task_id: id.clone(), delay_seconds, reason: "later".into(), attempt: 1 };
+        let given = Nack {
+            task_id: id.clone(),
+            delay_seconds,
+            reason: "later".into(),
+            attempt: 1,
+            ..Default::default()
+        };
         let ack = nack(&mut worker, given).await;
         let expected =
             NackAck { task_id: id.clone(), ok: true, applied_delay_seconds: applied, ..NackAck::default() };
@@ -179,15 +187,21 @@ async fn heartbeats_and_abandons_are_acked() {
     let id = lent(&mut producer, &mut worker, CreateTask { max_attempts: 1, ..create(1, "c") }).await;
     let before = task(&server, &id).await["leaseUntil"].clone();
     for (task_id, attempt, text) in [(&*id, 1, ""), (&*id, 2, "lease-lost"), ("?", 0, "not-found")] {
-        let beat = Heartbeat { task_id: task_id.into(), extend_seconds: 3600, attempt };
+        let beat = Heartbeat { task_id: task_id.into(), extend_seconds: 3600, attempt, ..Default::default() };
         worker.send(ToWorkerStream::Heartbeat(beat)).await;
-        let expected =
-            HeartbeatAck { task_id: task_id.into(), ok: text.is_empty(), error_message: text.into() };
-        assert_eq!(worker.next().await, FromWorkerStream::HeartbeatAck(expected));
+        let expected = HeartbeatAck {
+            task_id: task_id.into(),
+            ok: text.is_empty(),
+            error_message: text.into(),
+            ..Default::default()
+        };
+        let FromWorkerStream::HeartbeatAck(ack) = worker.next().await else { panic!("an ack") };
+        assert_eq!(ack.lease_until.is_empty(), !text.is_empty());
+        assert_eq!(HeartbeatAck { lease_until: String::new(), ..ack }, expected);
     }
     assert_ne!(task(&server, &id).await["leaseUntil"], before);
 
-    let abandon = |refund| Abandon { task_id: id.clone(), attempt: 0, refund };
+    let abandon = |refund| Abandon { task_id: id.clone(), attempt: 0, refund, ..Default::default() };
     worker.send(ToWorkerStream::Abandon(abandon(true))).await;
     let back = AbandonAck { task_id: id.clone(), ok: true, ..AbandonAck::default() };
     assert_eq!(worker.next().await, FromWorkerStream::AbandonAck(back.clone()));
@@ -198,4 +212,28 @@ async fn heartbeats_and_abandons_are_acked() {
     worker.send(ToWorkerStream::Abandon(abandon(false))).await;
     let FromWorkerStream::AbandonAck(ack) = worker.next().await else { panic!("no ack") };
     assert_eq!((ack.ok, &*ack.error_message), (false, "not-in-progress"));
+}
+
+#[tokio::test]
+async fn a_worker_that_asked_for_it_is_told_at_once_that_a_task_is_to_stop() {
+    let server = server();
+    let mut producer = Producer::of(&server).await;
+    let mut told = Worker::open(&server.worker_streams).await;
+    let hello = Hello { token: "w".into(), worker_id: "a".into(), accepts_cancel: true, ..Hello::default() };
+    told.send(ToWorkerStream::Hello(hello)).await;
+    told.greeted().await;
+    let mut untold = Worker::of(&server, "w", "b").await;
+    let first = lent(&mut producer, &mut told, create(1, "c")).await;
+    let second = lent(&mut producer, &mut untold, create(2, "c")).await;
+    for id in [&second, &first] {
+        let asked = json!({"graceSeconds": 60, "reason": "not needed"});
+        let got = server.post(&format!("/v1/codeq/tasks/{id}/cancel"), "p", asked).await;
+        assert_eq!(got.status, 200, "{}", got.text);
+    }
+    let FromWorkerStream::Cancel(cancel) = told.next().await else { panic!("no Cancel") };
+    let said = (&*cancel.task_id, cancel.attempt, &*cancel.reason, cancel.deadline.is_some());
+    assert_eq!(said, (&*first, 1, "not needed", true));
+    // What it reports within the grace counts, and one that did not ask hears only answers.
+    assert_eq!(submit(&mut told, completed(&first)).await, acked(&first));
+    assert_eq!(submit(&mut untold, completed(&second)).await, acked(&second));
 }

@@ -140,7 +140,7 @@ impl Worker {
     }
 
     pub async fn hello(&self, token: &str, id: &str) {
-        let hello = worker::Hello { token: token.into(), worker_id: id.into() };
+        let hello = worker::Hello { token: token.into(), worker_id: id.into(), ..Default::default() };
         self.send(ToWorkerStream::Hello(hello)).await;
     }
 
@@ -150,7 +150,8 @@ impl Worker {
 
     pub async fn ready(&self, commands: &[&str], count: i32) {
         let commands = commands.iter().map(|command| (*command).to_owned()).collect();
-        self.send(ToWorkerStream::Ready(Ready { commands, lease_seconds: 0, count })).await;
+        self.send(ToWorkerStream::Ready(Ready { commands, lease_seconds: 0, count, ..Default::default() }))
+            .await;
     }
 
     pub async fn next(&mut self) -> FromWorkerStream {

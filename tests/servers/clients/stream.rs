@@ -161,6 +161,7 @@ impl Works {
                     commands: wish.commands.clone(),
                     lease_seconds: i32::try_from(wish.lease.as_secs()).expect("leases are short"),
                     count: i32::try_from(wish.count).expect("batches are small"),
+                    ..Default::default()
                 };
                 let held = (Instant::now(), wish.lease);
                 talk.say(WorkerEvent { event: Some(Say::Ready(ready)) }).await?;
@@ -235,7 +236,11 @@ impl Works {
         let greeting = async {
             let (events, receiver) = mpsc::channel(16);
             let mut client = WorkerStreamClient::new(connect(address).await?);
-            let hello = working::Hello { token: self.token.into(), worker_id: self.name.clone() };
+            let hello = working::Hello {
+                token: self.token.into(),
+                worker_id: self.name.clone(),
+                ..Default::default()
+            };
             let _ = events.send(WorkerEvent { event: Some(Say::Hello(hello)) }).await;
             Talk::greeted(address, events, client.stream(ReceiverStream::new(receiver)).await).await
         };
@@ -252,12 +257,20 @@ fn said(reports: &[Report]) -> Say {
             Deed::Complete | Deed::Fail => Say::Result(result(report)),
             Deed::Nack { delay_seconds } => {
                 let delay_seconds = number(delay_seconds);
-                Say::Nack(working::Nack { task_id, delay_seconds, attempt, reason: String::new() })
+                Say::Nack(working::Nack {
+                    task_id,
+                    delay_seconds,
+                    attempt,
+                    reason: String::new(),
+                    ..Default::default()
+                })
             }
-            Deed::Abandon { refund } => Say::Abandon(working::Abandon { task_id, attempt, refund }),
+            Deed::Abandon { refund } => {
+                Say::Abandon(working::Abandon { task_id, attempt, refund, ..Default::default() })
+            }
             Deed::Beat { extend } => {
                 let extend_seconds = i32::try_from(extend.as_secs()).expect("small");
-                Say::Heartbeat(working::Heartbeat { task_id, extend_seconds, attempt })
+                Say::Heartbeat(working::Heartbeat { task_id, extend_seconds, attempt, ..Default::default() })
             }
         };
     }

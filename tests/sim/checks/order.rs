@@ -1,7 +1,7 @@
 //! Order within a priority: tasks stand in the order in which they became ready, and are lent so.
 
 use super::{Checked, broken};
-use crate::sim::ledger::Ledger;
+use crate::sim::ledger::{Account, Ledger};
 use crate::sim::look::Look;
 use codeq_queue::{State, Task, TaskId};
 use std::cmp::Reverse;
@@ -12,7 +12,9 @@ const CHECK: &str = "order";
 pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
     let mut lanes: Vec<(&str, u64, &Task)> = Vec::new();
     for task in look.tasks.values() {
-        let account = ledger.accounts.get(&task.id).filter(|account| account.not_before.is_none());
+        // What an operator gave another life stands where it did so.
+        let is_plain = |account: &&Account| account.not_before.is_none() && !account.may_be_requeued;
+        let account = ledger.accounts.get(&task.id).filter(is_plain);
         if let (State::Ready { seq }, 0, Some(_)) = (&task.state, task.attempts, account) {
             lanes.push((&task.body.command, *seq, task));
         }

@@ -110,13 +110,13 @@ async fn report(
             say(Line::Done { id, attempt });
         }
         7 => {
-            let nack = Nack { report, delay_seconds: 1, reason: Some("again".into()) };
+            let nack = Nack::new(report, 1, Some("again".into()));
             store.nack(vec![nack]).await?.remove(0)?;
             say(Line::Returned { id, attempt });
         }
         _ => {
             let refund = choice == 8;
-            store.abandon(vec![Abandon { report, refund }]).await?.remove(0)?;
+            store.abandon(vec![Abandon::new(report, refund)]).await?.remove(0)?;
             say(Line::Returned { id, attempt });
         }
     }

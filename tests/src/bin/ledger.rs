@@ -1,4 +1,4 @@
-//! Kills real servers under load and makes the account: `ledger [--rounds N] [--seed S]
+//! Kills real servers under load and audits every task: `ledger [--rounds N] [--seed S]
 //! [--storage embedded|redis|memory] [--shards N] [--durability fsync|os] [--power-loss] [--server PATH] [--json]`.
 
 use anyhow::{Context, bail, ensure};

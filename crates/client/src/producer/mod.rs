@@ -4,6 +4,7 @@
 //! one task however often it is sent.
 
 mod http;
+mod schedules;
 mod stream;
 
 use crate::backoff::Backoff;
@@ -53,8 +54,8 @@ impl Producer {
         Producer::new(&Connection::new(token).producer_stream(address))
     }
 
-    /// Creates over the stream if its address is set, the rest over HTTP. Settings that cannot work are told
-    /// by the first call.
+    /// Creates over the stream if its address is set, the rest over HTTP. Settings that cannot work are
+    /// reported by the first call.
     pub fn new(connection: &Connection) -> Producer {
         let creates = |address: &String| Pipe::new(stream::Creates::new(address, connection));
         let shared = Shared {
@@ -65,7 +66,7 @@ impl Producer {
         Producer { shared: Arc::new(shared) }
     }
 
-    /// Creates one task. `Ok` means that it is durable; after `Unavailable` nobody knows.
+    /// Creates one task. `Ok` means that it is durable; after `Unavailable` the outcome is unknown.
     pub async fn create(&self, task: NewTask) -> Result<Created, Error> {
         let mut created = self.create_all(vec![task]).await;
         created.pop().unwrap_or_else(|| Err(Error::unavailable("no answer")))
@@ -144,7 +145,7 @@ impl Producer {
         }
     }
 
-    /// Reads until there is an answer, or for want of one until `deadline`.
+    /// Reads until there is an answer, at most until `deadline`.
     async fn read(
         &self,
         path: &str,

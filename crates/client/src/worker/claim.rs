@@ -2,9 +2,11 @@
 
 use super::crew::Crew;
 use super::http::HttpLink;
+use super::identity::Identity;
 use super::link::{Assigned, Link};
 use super::ready::ReadyStream;
 use super::stream::Dialer;
+use super::turns::Turns;
 use crate::backoff::Backoff;
 use crate::{Error, limits};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ pub(super) struct Claims {
     pub crew: Arc<Crew>,
     pub slots: Arc<Semaphore>,
     pub commands: Vec<String>,
+    pub turns: Turns,
+    pub identity: Identity,
     pub lease_seconds: i64,
     pub batch: usize,
     pub concurrency: usize,
@@ -74,7 +78,7 @@ impl Claims {
             slots = self.free_slots() => slots,
             () = stop.cancelled() => return Ok(()),
         };
-        let tasks = http.claim(&self.commands, self.lease_seconds, slots.len(), stop).await?;
+        let tasks = http.claim(self, slots.len(), stop).await?;
         backoff.reset();
         self.start(tasks, slots);
         Ok(())

@@ -1,4 +1,4 @@
-//! When and why a worker ends.
+//! When and why a worker stops.
 
 use crate::Error;
 use std::sync::OnceLock;

@@ -16,7 +16,11 @@ type Handler = Box<dyn Fn(Assigned, CancellationToken) -> BoxFuture<'static, Out
 
 /// What a worker can do. Commands are compared as the server does, without regard to case.
 #[derive(Default)]
-pub(super) struct Handlers(BTreeMap<String, Handler>);
+pub(super) struct Handlers {
+    by_command: BTreeMap<String, Handler>,
+    /// In the order in which they were added.
+    commands: Vec<String>,
+}
 
 impl Handlers {
     pub fn add<T, F, R>(&mut self, command: &str, handler: F)
@@ -37,16 +41,19 @@ impl Handlers {
             }
             .boxed()
         };
-        self.0.insert(command.trim().to_ascii_lowercase(), Box::new(run));
+        let command = command.trim().to_ascii_lowercase();
+        if self.by_command.insert(command.clone(), Box::new(run)).is_none() {
+            self.commands.push(command);
+        }
     }
 
     pub fn commands(&self) -> Vec<String> {
-        self.0.keys().cloned().collect()
+        self.commands.clone()
     }
 
     /// Runs the handler of the task.
     pub fn run(&self, task: Assigned, cancelled: CancellationToken) -> BoxFuture<'static, Outcome> {
-        match self.0.get(&task.command.to_ascii_lowercase()) {
+        match self.by_command.get(&task.command.to_ascii_lowercase()) {
             Some(handler) => {
                 let running = AssertUnwindSafe(handler(task, cancelled)).catch_unwind();
                 running.map(|end| end.unwrap_or_else(|panic| panicked(&*panic))).boxed()

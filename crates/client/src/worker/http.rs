@@ -1,5 +1,6 @@
 //! Claims and reports over HTTP.
 
+use super::claim::Claims;
 use super::link::{Assigned, Report, Told, Word, told};
 use crate::http::{Http, json, parse, segment};
 use crate::task::Task;
@@ -26,26 +27,32 @@ impl HttpLink {
     /// seen through: what it brings must be given back, and not be left to the end of its lease.
     pub async fn claim(
         &self,
-        commands: &[String],
-        lease_seconds: i64,
+        claims: &Claims,
         count: usize,
         stop: &CancellationToken,
     ) -> Result<Vec<Assigned>, Error> {
-        let tasks = self.claim_now(commands, lease_seconds, count.min(limits::HTTP_BATCH)).await?;
+        let tasks = self.claim_now(claims, count.min(limits::HTTP_BATCH)).await?;
         if !tasks.is_empty() {
             return Ok(tasks);
         }
         tokio::select! {
             biased;
-            claimed = self.claim_one(commands, lease_seconds) => claimed,
+            claimed = self.claim_one(claims) => claimed,
             () = stop.cancelled() => Ok(Vec::new()),
         }
     }
 
-    async fn claim_now(&self, commands: &[String], lease: i64, count: usize) -> Result<Vec<Assigned>, Error> {
-        let count = i64::try_from(count).ok();
-        let commands = Some(commands.to_vec());
-        let body = json(&ClaimBatchBody { commands, lease_seconds: Some(lease), count })?;
+    async fn claim_now(&self, claims: &Claims, count: usize) -> Result<Vec<Assigned>, Error> {
+        let info = claims.identity.json();
+        let body = json(&ClaimBatchBody {
+            commands: Some(claims.commands.clone()),
+            lease_seconds: Some(claims.lease_seconds),
+            count: i64::try_from(count).ok(),
+            order: claims.turns.order.clone(),
+            weights: claims.turns.weights_in_json(),
+            worker: info.as_deref(),
+            ..ClaimBatchBody::default()
+        })?;
         let answer = self.http.post("/tasks/claim/batch", body, Duration::ZERO).await?;
         if answer.status == 204 {
             return Ok(Vec::new());
@@ -54,10 +61,16 @@ impl HttpLink {
         Ok(claimed.tasks.into_iter().map(assigned).collect())
     }
 
-    async fn claim_one(&self, commands: &[String], lease: i64) -> Result<Vec<Assigned>, Error> {
-        let wait_seconds = i64::try_from(limits::CLAIM_WAIT.as_secs()).ok();
-        let commands = Some(commands.to_vec());
-        let body = json(&ClaimBody { commands, lease_seconds: Some(lease), wait_seconds })?;
+    async fn claim_one(&self, claims: &Claims) -> Result<Vec<Assigned>, Error> {
+        let info = claims.identity.json();
+        let body = json(&ClaimBody {
+            commands: Some(claims.commands.clone()),
+            lease_seconds: Some(claims.lease_seconds),
+            wait_seconds: i64::try_from(limits::CLAIM_WAIT.as_secs()).ok(),
+            order: claims.turns.order.clone(),
+            weights: claims.turns.weights_in_json(),
+            worker: info.as_deref(),
+        })?;
         let answer = self.http.post("/tasks/claim", body, limits::CLAIM_WAIT).await?;
         if answer.status == 204 {
             return Ok(Vec::new());
@@ -69,14 +82,21 @@ impl HttpLink {
     pub async fn report(&self, report: &Report) -> Result<Told, Error> {
         let attempt = Some(i64::from(report.attempt));
         let (verb, body) = match &report.word {
-            Word::Heartbeat { extend_seconds } => {
-                ("heartbeat", json(&HeartbeatBody { extend_seconds: Some(*extend_seconds), attempt })?)
-            }
+            Word::Heartbeat { extend_seconds } => (
+                "heartbeat",
+                json(&HeartbeatBody {
+                    extend_seconds: Some(*extend_seconds),
+                    attempt,
+                    ..Default::default()
+                })?,
+            ),
             Word::Nack { reason, delay_seconds } => {
                 let (reason, delay_seconds) = (Some(reason.clone()), Some(*delay_seconds));
-                ("nack", json(&NackBody { delay_seconds, reason, attempt })?)
+                ("nack", json(&NackBody { delay_seconds, reason, attempt, ..Default::default() })?)
             }
-            Word::Abandon { refund } => ("abandon", json(&AbandonBody { attempt, refund: Some(*refund) })?),
+            Word::Abandon { refund } => {
+                ("abandon", json(&AbandonBody { attempt, refund: Some(*refund), ..Default::default() })?)
+            }
             Word::Complete(result) => {
                 let status = Some("COMPLETED".to_owned());
                 (

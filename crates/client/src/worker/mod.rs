@@ -8,12 +8,14 @@ mod crew;
 mod fate;
 mod handlers;
 mod http;
+mod identity;
 mod job;
 mod lease;
 mod link;
 mod outcome;
 mod ready;
 mod stream;
+mod turns;
 
 pub use job::Job;
 pub use outcome::{IntoOutcome, Outcome};
@@ -26,14 +28,17 @@ use claim::Claims;
 use crew::Crew;
 use fate::Fate;
 use handlers::Handlers;
+use identity::Identity;
 use link::Link;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Dialer, Reports};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
+use turns::Turns;
 
 /// Runs handlers for tasks.
 ///
@@ -63,8 +68,8 @@ use tokio_util::task::TaskTracker;
 /// ```
 ///
 /// Delivery is at least once: a handler may see a task again after its lease ran out or its report was lost, so
-/// what it does should be safe to repeat. A handler that computes for long belongs into
-/// `tokio::task::spawn_blocking`, so that it does not keep its neighbours from running.
+/// what it does should be safe to repeat. Run CPU-heavy handlers in
+/// `tokio::task::spawn_blocking`, so that they do not block others.
 pub struct Worker {
     connection: Connection,
     handlers: Handlers,
@@ -73,6 +78,8 @@ pub struct Worker {
     batch: usize,
     lease: Duration,
     grace: Duration,
+    is_strict: bool,
+    weights: BTreeMap<String, u8>,
 }
 
 impl Worker {
@@ -96,12 +103,14 @@ impl Worker {
             batch: usize::MAX,
             lease: Duration::from_secs(60),
             grace: Duration::from_secs(30),
+            is_strict: false,
+            weights: BTreeMap::new(),
         }
     }
 
     /// What to do with tasks of a command. The handler returns an [`Outcome`], or a `Result`: `Ok` completes
-    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and a payload that is
-    /// no `T` fails the task for good.
+    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and a payload that
+    /// cannot be read as a `T` fails the task for good.
     pub fn handle<T, F, R>(mut self, command: impl AsRef<str>, handler: F) -> Worker
     where
         T: DeserializeOwned + Send + 'static,
@@ -112,19 +121,19 @@ impl Worker {
         self
     }
 
-    /// Jobs at a time: 8 unless told.
+    /// Maximum number of jobs at a time (default: 8).
     pub fn concurrency(mut self, jobs: usize) -> Worker {
         self.concurrency = jobs.clamp(1, limits::CONCURRENCY);
         self
     }
 
-    /// Tasks of one claim at most: as many as there are free slots unless told.
+    /// Maximum number of tasks per claim (default: the number of free slots).
     pub fn batch_size(mut self, tasks: usize) -> Worker {
         self.batch = tasks.max(1);
         self
     }
 
-    /// How long a task stays ours without a heartbeat, from 1 s to 12 h, in whole seconds: 60 s unless told.
+    /// How long a task stays ours without a heartbeat: 1 s to 12 h, in whole seconds (default: 60 s).
     /// Heartbeats are sent after every third of it.
     pub fn lease(mut self, lease: Duration) -> Worker {
         let seconds = Duration::from_secs(whole_seconds(lease).unsigned_abs());
@@ -132,20 +141,34 @@ impl Worker {
         self
     }
 
-    /// How long running jobs may go on after the end was signalled: 30 s unless told.
+    /// How long running jobs may continue after shutdown was requested (default: 30 s).
     pub fn grace(mut self, grace: Duration) -> Worker {
         self.grace = grace;
         self
     }
 
-    /// The name under which a worker on a stream holds its leases: the subject of the token unless told. Over
-    /// HTTP it is always the subject.
+    /// Takes tasks of the first command with work, in the order in which handlers were added. The others wait, for
+    /// ever if need be. Unless told, every claim draws the order anew, so that all commands get their share.
+    pub fn strict(mut self) -> Worker {
+        self.is_strict = true;
+        self
+    }
+
+    /// How often a command comes first compared with the others, from 1 to 100: 1 unless told. A strict worker has
+    /// no weights.
+    pub fn weight(mut self, command: impl AsRef<str>, weight: u8) -> Worker {
+        self.weights.insert(command.as_ref().trim().to_ascii_lowercase(), weight);
+        self
+    }
+
+    /// The name under which the worker holds its leases and is listed, 1 to 128 visible ASCII characters: host and
+    /// process unless told.
     pub fn worker_id(mut self, id: impl Into<String>) -> Worker {
         self.worker_id = id.into();
         self
     }
 
-    /// Works until the process ends, or until there is an error that trying again does not mend.
+    /// Works until the process ends, or until an error that a retry cannot fix.
     pub async fn run(self) -> Result<(), Error> {
         self.run_until(std::future::pending::<()>()).await
     }
@@ -178,13 +201,17 @@ impl Worker {
         if commands.is_empty() {
             return Err(Error::Settings("a worker without handlers has nothing to do".into()));
         }
+        let turns = Turns::new(self.is_strict, self.weights, &commands)?;
         let fate = Arc::new(Fate::default());
-        let (link, dialer) = link(&self.connection, self.worker_id, &fate)?;
+        let identity = Identity::new(self.worker_id, self.concurrency)?;
+        let (link, dialer) = link(&self.connection, &identity, &fate)?;
         let crew = Crew { link, handlers: self.handlers, fate, lease: self.lease, jobs: TaskTracker::new() };
         let claims = Claims {
             crew: Arc::new(crew),
             slots: Arc::new(Semaphore::new(self.concurrency)),
             commands,
+            turns,
+            identity,
             lease_seconds: whole_seconds(self.lease),
             batch: self.batch.min(self.concurrency).min(limits::STREAM_BATCH),
             concurrency: self.concurrency,
@@ -195,7 +222,7 @@ impl Worker {
 
 fn link(
     connection: &Connection,
-    worker_id: String,
+    identity: &Identity,
     fate: &Arc<Fate>,
 ) -> Result<(Link, Option<Dialer>), Error> {
     let Some(address) = connection.worker_stream.clone() else {
@@ -203,10 +230,11 @@ fn link(
             Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
             other => other,
         })?;
+        let http = http.of_worker(&identity.name)?;
         return Ok((Link::Http(http::HttpLink::new(http)), None));
     };
     crate::stream::endpoint(&address)?;
-    let dialer = Dialer { address, worker_id, connection: connection.clone() };
+    let dialer = Dialer { address, identity: identity.clone(), connection: connection.clone() };
     let reports = Reports { dialer: dialer.clone(), fate: fate.clone() };
     Ok((Link::Stream(Pipe::new(reports)), Some(dialer)))
 }

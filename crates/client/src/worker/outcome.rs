@@ -54,7 +54,7 @@ impl Outcome {
         Outcome(End::Abandon { refund: false })
     }
 
-    /// As abandoned, and the attempt does not count.
+    /// Like an abandon, but the attempt does not count.
     pub(crate) fn refund() -> Outcome {
         Outcome(End::Abandon { refund: true })
     }

@@ -53,10 +53,14 @@ impl<'a> ReadyStream<'a> {
     }
 
     fn ask(&mut self, slots: Vec<OwnedSemaphorePermit>) -> Result<(), Error> {
+        let weights = self.claims.turns.weights.iter();
+        let weights = weights.map(|(command, weight)| (command.clone(), i32::from(*weight)));
         let ready = pb::Ready {
             commands: self.claims.commands.clone(),
             lease_seconds: i32::try_from(self.claims.lease_seconds).unwrap_or(i32::MAX),
             count: i32::try_from(slots.len()).unwrap_or(i32::MAX),
+            order: self.claims.turns.order.clone().unwrap_or_default(),
+            weights: weights.collect(),
         };
         self.held.add(slots);
         let Some(events) = &self.events else { return Ok(()) };

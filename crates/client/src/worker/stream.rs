@@ -5,6 +5,7 @@
 //! reports until the last job is settled.
 
 use super::fate::Fate;
+use super::identity::Identity;
 use super::link::{Report, Told, Word, told};
 use crate::pipe::{Answers, Open, Protocol};
 use crate::{Connection, Error, limits, refusal, stream};
@@ -22,7 +23,7 @@ use tonic::Streaming;
 #[derive(Clone)]
 pub(super) struct Dialer {
     pub address: String,
-    pub worker_id: String,
+    pub identity: Identity,
     pub connection: Connection,
 }
 
@@ -43,7 +44,12 @@ impl Dialer {
     ) -> Result<(mpsc::Sender<pb::WorkerEvent>, Streaming<pb::ServerEvent>), Error> {
         let (events, receiver) = mpsc::channel(outbound);
         let token = self.connection.token.get().await?;
-        let hello = event(Event::Hello(pb::Hello { token, worker_id: self.worker_id.clone() }));
+        let hello = event(Event::Hello(pb::Hello {
+            token,
+            worker_id: self.identity.name.clone(),
+            info: Some(self.identity.message()),
+            ..pb::Hello::default()
+        }));
         events.try_send(hello).map_err(|_| Error::unavailable("the stream broke"))?;
         let mut client = WorkerStreamClient::new(channel).max_decoding_message_size(limits::ANSWER_BYTES);
         let opened = client.stream(ReceiverStream::new(receiver)).await;
@@ -167,13 +173,22 @@ fn message(report: Report) -> Event {
             Event::Result(result("COMPLETED", String::from(Box::<str>::from(value)), String::new()))
         }
         Word::Fail(text) => Event::Result(result("FAILED", String::new(), text)),
-        Word::Heartbeat { extend_seconds } => {
-            Event::Heartbeat(pb::Heartbeat { task_id, extend_seconds: seconds(extend_seconds), attempt })
+        Word::Heartbeat { extend_seconds } => Event::Heartbeat(pb::Heartbeat {
+            task_id,
+            extend_seconds: seconds(extend_seconds),
+            attempt,
+            ..Default::default()
+        }),
+        Word::Nack { reason, delay_seconds } => Event::Nack(pb::Nack {
+            task_id,
+            delay_seconds: seconds(delay_seconds),
+            reason,
+            attempt,
+            ..Default::default()
+        }),
+        Word::Abandon { refund } => {
+            Event::Abandon(pb::Abandon { task_id, attempt, refund, ..Default::default() })
         }
-        Word::Nack { reason, delay_seconds } => {
-            Event::Nack(pb::Nack { task_id, delay_seconds: seconds(delay_seconds), reason, attempt })
-        }
-        Word::Abandon { refund } => Event::Abandon(pb::Abandon { task_id, attempt, refund }),
     }
 }
 

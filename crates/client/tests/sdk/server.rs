@@ -87,10 +87,11 @@ impl Server {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Says something about a task behind the back of the worker that has it.
-    pub async fn post(&self, path: &str, body: Value) -> u16 {
+    /// In the name of a worker; the status.
+    pub async fn post_as(&self, worker: &str, path: &str, body: Value) -> u16 {
         let request = self.client.post(format!("{}/v1/codeq{path}", self.base)).bearer_auth(TOKEN);
-        request.body(body.to_string()).send().await.expect("the server answers").status().as_u16()
+        let request = request.header("Codeq-Worker", worker).body(body.to_string());
+        request.send().await.expect("the server answers").status().as_u16()
     }
 
     /// Waits until the task satisfies `is`, and shows it.

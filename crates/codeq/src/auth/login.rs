@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const LOGIN: &str = "{{iamBaseUrl}}/signInWithPassword?key={{apiKey}}";
-const EXCHANGE: &str = "{{iamBaseUrl}}/token/exchange?key={{apiKey}}";
+pub(super) const LOGIN: &str = "{{iamBaseUrl}}/signInWithPassword?key={{apiKey}}";
+pub(super) const EXCHANGE: &str = "{{iamBaseUrl}}/token/exchange?key={{apiKey}}";
 const LOGIN_BODY: &str = r#"{"email":"{{email}}","password":"{{password}}"}"#;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sign in with e-mail and password, and keep the token.
+/// Sign in with e-mail and password, and save the token.
 ///
 /// URLs, bodies and headers may name {{email}}, {{password}}, {{apiKey}} and {{iamBaseUrl}}.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq auth login --email you@example.com\n  \
     codeq auth login --email ci@example.com --password \"$PASSWORD\" --no-prompt --tenant-id acme")]
 pub struct Login {
-    /// Who signs in.
+    /// E-mail address to sign in with.
     #[arg(long)]
     email: Option<String>,
-    /// The password; asked for if not given.
+    /// Password; prompted for, or read from a pipe, if not given.
     #[arg(long)]
     password: Option<String>,
     /// Template of the URL to sign in at.
@@ -44,7 +44,7 @@ pub struct Login {
     /// File with the template of the body of the sign-in.
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
-    /// Where the token is in the answer, dots between names [default: idToken].
+    /// Path of the token in the answer, with dots between names [default: idToken].
     #[arg(long, value_name = "PATH")]
     token_path: Option<String>,
     /// Header of the sign-in, `Name: value`; may be repeated.
@@ -59,16 +59,16 @@ pub struct Login {
     /// Content type of the exchange [default: application/json].
     #[arg(long, value_name = "TYPE")]
     exchange_content_type: Option<String>,
-    /// Where the token is in the answer of the exchange [default: accessToken].
+    /// Path of the token in the answer of the exchange [default: accessToken].
     #[arg(long, value_name = "PATH")]
     exchange_token_path: Option<String>,
-    /// Whom the token is for [default: codeq-producer].
+    /// Audience of the token [default: codeq-producer].
     #[arg(long)]
     audience: Option<String>,
-    /// Tenant to ask a token for.
+    /// Tenant to request a token for.
     #[arg(long, value_name = "TENANT")]
     tenant_id: Option<String>,
-    /// Scope to ask for; may be repeated.
+    /// Scope to request; may be repeated.
     #[arg(long)]
     scope: Vec<String>,
     /// Header of the exchange, `Name: value`; may be repeated.
@@ -111,17 +111,23 @@ impl Login {
     }
 
     fn credentials(&mut self) -> anyhow::Result<(String, String)> {
-        let may_ask = !self.no_prompt && terminal::can_ask();
+        let may_ask = !self.no_prompt;
         let email = match self.email.take().filter(|email| !email.trim().is_empty()) {
             Some(email) => email.trim().to_owned(),
             None if may_ask => terminal::ask("E-mail", "")?,
-            None => bail!("email is required"),
+            None => String::new(),
         };
+        if email.is_empty() {
+            bail!("email is required");
+        }
         let password = match self.password.take().filter(|password| !password.is_empty()) {
             Some(password) => password,
             None if may_ask => terminal::ask_secret("Password")?,
-            None => bail!("password is required"),
+            None => String::new(),
         };
+        if password.is_empty() {
+            bail!("password is required");
+        }
         Ok((email, password))
     }
 

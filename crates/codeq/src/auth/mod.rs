@@ -10,7 +10,7 @@ use crate::{say, tag};
 use anyhow::bail;
 use clap::Subcommand;
 
-/// Sign in, and keep tokens in a profile.
+/// Sign in, and manage the tokens of a profile.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
@@ -27,28 +27,32 @@ pub struct Auth {
 #[derive(Subcommand)]
 enum Verb {
     Login(Box<login::Login>),
-    /// Keep tokens that you already have.
+    /// Save tokens that you already have.
     ///
-    /// Give them with --producer-token and --worker-token; one alone is used for both sides.
+    /// Pass them with --producer-token and --worker-token; a single token is used for both sides.
     #[command(after_help = "Example:\n  codeq auth set --producer-token TOKEN --worker-token TOKEN")]
     Set,
     /// Show the profile; secrets are shortened.
-    #[command(after_help = "Example:\n  codeq auth show --profile staging")]
-    Show,
+    #[command(after_help = "Examples:\n  codeq auth show --profile staging\n  codeq auth show --json")]
+    Show {
+        /// Print one JSON object instead of text; secrets are shortened too.
+        #[arg(long)]
+        json: bool,
+    },
     Clear(Clear),
 }
 
-/// Forget tokens; all of them unless told which.
+/// Remove tokens from a profile; all of them by default.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq auth clear\n  codeq auth clear --worker")]
 struct Clear {
-    /// Forget the producer token.
+    /// Remove the producer token.
     #[arg(long)]
     producer: bool,
-    /// Forget the worker token.
+    /// Remove the worker token.
     #[arg(long)]
     worker: bool,
-    /// Forget all tokens.
+    /// Remove all tokens.
     #[arg(long)]
     all: bool,
 }
@@ -59,7 +63,7 @@ impl Auth {
         match self.verb {
             Verb::Login(login) => login.run(connection),
             Verb::Set => set(connection),
-            Verb::Show => show::run(connection),
+            Verb::Show { json } => show::run(connection, json),
             Verb::Clear(clear) => clear.run(connection),
         }
     }

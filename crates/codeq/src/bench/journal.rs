@@ -69,6 +69,7 @@ fn write(line: &Line, journal: &Journal, mut appender: Appender) -> anyhow::Resu
         if appender.ensure_room(bytes).is_err() {
             while journal.prepare()? {}
             appender.wait_room(bytes, Duration::from_secs(5))?;
+            appender.ensure_room(bytes)?;
         }
         let write = appender.frame(buffer, 0);
         write.perform(true)?;
@@ -82,7 +83,7 @@ fn write(line: &Line, journal: &Journal, mut appender: Appender) -> anyhow::Resu
     Ok(())
 }
 
-/// Cycles for so long, `in_flight` at once.
+/// Runs cycles for this long, `in_flight` at once.
 pub fn run(directory: &Path, in_flight: usize, seconds: f64, cycle_bytes: [usize; 3]) -> anyhow::Result<Row> {
     let directory = directory.join("bare");
     std::fs::create_dir_all(&directory)?;

@@ -2,6 +2,7 @@
 
 mod drive;
 mod grpc;
+mod hostile;
 mod http;
 mod journal;
 mod meter;
@@ -10,6 +11,7 @@ mod overload;
 mod process;
 mod report;
 mod restart;
+mod schedules;
 mod soak;
 mod store;
 mod trend;
@@ -18,16 +20,37 @@ pub use process::end_with_parent;
 
 #[derive(clap::Subcommand)]
 pub enum Bench {
-    /// The store alone: full cycles against the bare journal.
+    /// Measure the store alone: full cycles against the bare journal.
+    #[command(
+        after_help = "Examples:\n  codeq bench store\n  codeq bench store --seconds 20 --in-flight 64 --json"
+    )]
     Store(store::StoreBench),
-    /// The HTTP API over real sockets, against an echo on the same stack.
+    /// Measure the HTTP API over real sockets, against an echo on the same stack.
+    #[command(
+        after_help = "Examples:\n  codeq bench http\n  codeq bench http --seconds 20 --connections 64 --json"
+    )]
     Http(http::HttpBench),
-    /// The gRPC streams over real sockets, against an echo stream without a store.
+    /// Measure the gRPC streams over real sockets, against an echo stream without a store.
+    #[command(
+        after_help = "Examples:\n  codeq bench grpc\n  codeq bench grpc --seconds 20 --streams 8 --json"
+    )]
     Grpc(grpc::GrpcBench),
-    /// Hours of mixed load: does memory, the number of handles or the disk grow?
+    /// Run hours of mixed load: do memory, file handles or disk use grow?
+    #[command(after_help = "Examples:\n  codeq bench soak\n  codeq bench soak --minutes 60 --svg soak.svg")]
     Soak(soak::SoakBench),
-    /// Ten times more than the server can take, and how soon it is well again.
+    /// Send ten times more than the server can take, and measure how soon it recovers.
+    #[command(after_help = "Examples:\n  codeq bench overload\n  codeq bench overload --seconds 20 --json")]
     Overload(overload::OverloadBench),
+    /// Attack a server as one tenant and as strangers, and measure what an honest tenant notices.
+    #[command(
+        after_help = "Examples:\n  codeq bench hostile --json\n  codeq bench hostile --seconds 60 --connections 10000"
+    )]
+    Hostile(hostile::HostileBench),
+    /// Measure how late schedules tick: spread over a minute, and all in one second.
+    #[command(
+        after_help = "Examples:\n  codeq bench schedules\n  codeq bench schedules --schedules 10000 --seconds 20 --json"
+    )]
+    Schedules(schedules::SchedulesBench),
     /// The echo stream; used by `bench grpc`.
     #[command(hide = true)]
     EchoStream(grpc::EchoStream),
@@ -50,6 +73,8 @@ impl Bench {
             Bench::Grpc(bench) => bench.run(),
             Bench::Soak(bench) => bench.run(),
             Bench::Overload(bench) => bench.run(),
+            Bench::Hostile(bench) => bench.run(),
+            Bench::Schedules(bench) => bench.run(),
             Bench::EchoStream(echo) => echo.run(),
             Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),

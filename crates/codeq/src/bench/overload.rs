@@ -1,4 +1,4 @@
-//! `codeq bench overload`: far more than the server can take, and how soon it is well again.
+//! `codeq bench overload`: far more load than the server can take, and how quickly it recovers.
 
 use super::grpc::Target;
 use super::grpc::load::{self, Shape, Tally};
@@ -27,7 +27,7 @@ const LIGHT: usize = 4;
 const REST: Duration = Duration::from_millis(20);
 /// Within this the server has to be as quick as before.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// As quick as before: the p99 is at most so many times what it was, or below what scheduling adds.
+/// Recovered: the p99 is at most this many times what it was, or below what scheduling adds.
 const AS_QUICK: u64 = 2;
 const SCHEDULING_US: u64 = 5000;
 /// Growth of memory below this share is none.

@@ -40,10 +40,10 @@ pub struct StoreBench {
     /// Seconds per row.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// The same rows again with so many ready tasks waiting.
+    /// Repeat the rows with this many ready tasks waiting.
     #[arg(long, default_value_t = 0)]
     backlog: u64,
-    /// Time to open a store with so many live tasks after kill -9.
+    /// Measure how long a store with this many live tasks takes to open after kill -9.
     #[arg(long)]
     restart: Option<u64>,
     /// Only these rows: journal, local-fsync, local-os, memory.
@@ -58,7 +58,7 @@ pub struct StoreBench {
     /// Cycles per second over all; 0 is as fast as it goes.
     #[arg(long, default_value_t = 0)]
     rate: u64,
-    /// After the run, wait so long idle and tell the disk use.
+    /// After the run, stay idle for this many seconds and report the disk use.
     #[arg(long)]
     idle_seconds: Option<u64>,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! One request and its answer.
 
+use super::advice::{Refused, Unreachable, address};
 use anyhow::{Context, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Client, Method, RequestBuilder, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
@@ -12,20 +13,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// What a path segment or a query value may hold as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'*');
 
-/// The server is there and says no.
-#[derive(Debug, thiserror::Error)]
-#[error("error ({status}): {body}")]
-pub struct Refused {
-    pub status: u16,
-    pub body: String,
-}
-
 /// The HTTP API of one server.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
     base: String,
     token: String,
+    /// Nobody gave a token, so the one of `codeq dev` is sent.
+    is_guessed: bool,
 }
 
 /// A path of segments, each written so that it stays one.
@@ -39,9 +34,11 @@ pub fn encoded(text: &str) -> String {
 
 /// A client for this address. It follows no redirects: a token is for one server only.
 pub fn http_client(url: &str) -> anyhow::Result<Client> {
-    let parsed = Url::parse(url).with_context(|| format!("{url} is not a URL"))?;
+    let Ok(parsed) = Url::parse(url) else {
+        bail!("{url} is not a URL; write it as https://HOST or http://HOST")
+    };
     if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-        bail!("{url} is not an http or https URL");
+        bail!("{url} is not an http or https URL; write it as https://HOST or http://HOST");
     }
     let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     // Plain HTTP must also work where no system certificates are installed.
@@ -50,8 +47,13 @@ pub fn http_client(url: &str) -> anyhow::Result<Client> {
 }
 
 impl Api {
-    pub fn new(base: &str, token: &str) -> anyhow::Result<Api> {
-        Ok(Api { client: http_client(base)?, base: base.to_owned(), token: token.to_owned() })
+    pub fn new(base: &str, token: &str, is_guessed: bool) -> anyhow::Result<Api> {
+        let (base, token) = (base.to_owned(), token.to_owned());
+        Ok(Api { client: http_client(&base)?, base, token, is_guessed })
+    }
+
+    pub fn base(&self) -> &str {
+        &self.base
     }
 
     /// A request under `/v1/codeq`.
@@ -62,11 +64,11 @@ impl Api {
 
     /// The body of a page outside of the API.
     pub async fn page(&self, path: &str) -> anyhow::Result<String> {
-        text(self.client.get(format!("{}{path}", self.base)).timeout(TIMEOUT)).await
+        self.text(self.client.get(format!("{}{path}", self.base)).timeout(TIMEOUT)).await
     }
 
     pub async fn get_text(&self, path: &str) -> anyhow::Result<String> {
-        text(self.request(Method::GET, path)).await
+        self.text(self.request(Method::GET, path)).await
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
@@ -74,11 +76,20 @@ impl Api {
     }
 
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> anyhow::Result<T> {
-        read(&text(self.request(Method::POST, path).body(body.to_string())).await?)
+        read(&self.post_text(path, body.to_string()).await?)
+    }
+
+    pub async fn post_text(&self, path: &str, body: String) -> anyhow::Result<String> {
+        self.text(self.request(Method::POST, path).body(body)).await
     }
 
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        read(&text(self.request(Method::DELETE, path)).await?)
+        read(&self.text(self.request(Method::DELETE, path)).await?)
+    }
+
+    /// The body of an answer that is not an error; the request may be asked to wait.
+    pub async fn get_waiting(&self, path: &str, wait: Duration) -> anyhow::Result<String> {
+        self.text(self.request(Method::GET, path).timeout(TIMEOUT + wait)).await
     }
 
     /// The answer of a call that may be asked to wait: its status and its body, whatever they are.
@@ -86,18 +97,39 @@ impl Api {
         let request = self.request(Method::POST, path).timeout(TIMEOUT + wait);
         answer(request.body(body.to_string())).await
     }
+
+    /// Whether the server is there and takes the token: it is asked for a task that cannot exist.
+    pub async fn check(&self) -> anyhow::Result<()> {
+        match self.get_text("/tasks/00000000-0000-4000-8000-000000000000").await {
+            Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == 404) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// The body of an answer that is not an error.
+    pub async fn text(&self, request: RequestBuilder) -> anyhow::Result<String> {
+        let response = self.accepted(request).await?;
+        Ok(response.text().await.map_err(plain)?.trim_end().to_owned())
+    }
+
+    /// An answer that is not an error, to be read by the caller.
+    pub async fn accepted(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let response = request.send().await.map_err(plain)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (status, url) = (response.status().as_u16(), address(response.url()));
+        let has_tenant = response.url().query_pairs().any(|(name, _)| name == "tenant");
+        let body = response.text().await.map_err(plain)?.trim_end().to_owned();
+        bail!(Refused { status, body, url, has_tenant, is_guessed: self.is_guessed })
+    }
 }
 
 pub fn read<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
     serde_json::from_str(text).with_context(|| format!("unreadable answer {text:?}"))
-}
-
-/// The body of an answer that is not an error.
-pub async fn text(request: RequestBuilder) -> anyhow::Result<String> {
-    match answer(request).await? {
-        (200..300, body) => Ok(body),
-        (status, body) => bail!(Refused { status, body }),
-    }
 }
 
 pub async fn answer(request: RequestBuilder) -> anyhow::Result<(u16, String)> {
@@ -106,7 +138,13 @@ pub async fn answer(request: RequestBuilder) -> anyhow::Result<(u16, String)> {
     Ok((status, response.text().await.map_err(plain)?.trim_end().to_owned()))
 }
 
-/// The URL may hold a key, and the causes say what happened.
+/// The address without its query, which may hold a key, and the cause at the bottom.
 fn plain(error: reqwest::Error) -> anyhow::Error {
-    anyhow::Error::new(error.without_url())
+    let url = error.url().map(address).unwrap_or_default();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let cause = if error.is_timeout() { "no answer in time".to_owned() } else { cause.to_string() };
+    Unreachable { url, cause }.into()
 }

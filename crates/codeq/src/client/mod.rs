@@ -1,12 +1,14 @@
 //! The client side: where the server is, who we are, and one request with its answer.
 
+mod advice;
 mod api;
 mod connection;
 mod pages;
 pub mod profile;
 
-pub use api::{Api, Refused, answer, encoded, http_client, path, read, text};
-pub use connection::{Connection, FLAGS, Settings};
+pub use advice::{Refused, advice};
+pub use api::{Api, answer, encoded, http_client, path, read};
+pub use connection::{Connection, ConnectionPage, FLAGS, Settings, page};
 pub use pages::query;
 
 /// Runs a command that talks to a server.

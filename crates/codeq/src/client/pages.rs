@@ -23,7 +23,7 @@ pub fn query(pairs: &[(String, String)]) -> String {
 impl Api {
     /// Hands over what a list holds, page by page, `limit` items at most; whether there is more.
     ///
-    /// A page may be empty though there are more: the server looks at so many records at a time.
+    /// A page may be empty though there are more: the server examines a bounded number of records at a time.
     pub async fn list(
         &self,
         path: &str,
@@ -31,6 +31,9 @@ impl Api {
         limit: usize,
         mut take: impl FnMut(Vec<Value>),
     ) -> anyhow::Result<bool> {
+        if limit == 0 {
+            return Ok(false);
+        }
         let mut left = limit;
         let mut cursor: Option<String> = None;
         loop {

@@ -1,4 +1,4 @@
-//! The profile file: which servers we talk to, and as whom.
+//! The profile file: servers, and the tokens to use with them.
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};

@@ -3,16 +3,17 @@
 use super::groups::{command_of, scope};
 use super::requeue::Which;
 use crate::client::{Api, path, query};
+use crate::command::CommandName;
 use crate::filter;
 use crate::operation::{self, Care, Deed};
 
-/// Delete dead letters for good.
+/// Delete dead letters permanently.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq dlq delete --group GROUP --dry-run\n  \
     codeq dlq delete demo --filter createdBefore=2026-01-01T00:00:00Z --yes")]
 pub struct Delete {
-    /// Of this command; with --group that of the group unless told.
-    command: Option<String>,
+    #[command(flatten)]
+    of: CommandName,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
@@ -24,7 +25,7 @@ impl Delete {
         let mut pairs = filter::read(&self.which.filter)?;
         let group = self.which.group.as_deref();
         let scope = scope(self.which.tenant.as_deref());
-        let command = command_of(api, self.command, group, &scope).await?;
+        let command = command_of(api, self.of.name(), group, &scope).await?;
         let matched = self.which.count(api, &command).await?;
         pairs.extend(group.map(|group| ("group".into(), group.into())));
         pairs.extend(self.which.tenant.clone().map(|tenant| ("tenant".into(), tenant)));

@@ -1,24 +1,25 @@
 //! `codeq dlq groups`, and which dead letters a group holds.
 
 use crate::client::{Api, path, query};
+use crate::command::CommandName;
 use crate::table::Table;
 use crate::{say, terminal};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Why tasks died: dead letters grouped by cause, the most frequent first.
+/// List dead letters grouped by cause, the most frequent first.
 ///
-/// Numbers, ids, addresses and quoted texts in errors are taken for the same.
+/// Errors that differ only in numbers, ids, addresses or quoted text are grouped together.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq dlq groups\n  codeq dlq groups demo --json")]
 pub struct Groups {
-    /// Of this command; of all unless told.
-    command: Option<String>,
+    #[command(flatten)]
+    of: CommandName,
     /// Print a JSON array.
     #[arg(long)]
     json: bool,
-    /// Of this tenant, or '*' for all; operators only.
+    /// Dead letters of this tenant, or '*' for all (operators only).
     #[arg(long)]
     tenant: Option<String>,
 }
@@ -32,14 +33,15 @@ struct Answer {
 impl Groups {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
         let scope = scope(self.tenant.as_deref());
-        let Answer { groups, truncated } = read(api, self.command.as_deref().unwrap_or("*"), &scope).await?;
+        let Answer { groups, truncated } =
+            read(api, self.of.name().as_deref().unwrap_or("*"), &scope).await?;
         match (self.json, groups.is_empty()) {
             (true, _) => say!("{}", Value::from(groups)),
             (false, true) => say!("no dead letters"),
             (false, false) => terminal::print(&table(&groups).to_string()),
         }
         if truncated {
-            eprintln!("there are more groups than these");
+            eprintln!("there are more groups than these: name a command");
         }
         Ok(())
     }
@@ -78,7 +80,7 @@ pub async fn command_of(
 ) -> anyhow::Result<String> {
     match (given, group) {
         (Some(command), _) => Ok(command),
-        (None, None) => bail!("give a command or --group"),
+        (None, None) => bail!("give a command or --group (see `codeq dlq groups`)"),
         (None, Some(group)) => {
             let groups = read(api, "*", scope).await?.groups;
             let found = groups.into_iter().find(|found| found["group"] == group);

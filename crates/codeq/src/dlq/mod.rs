@@ -5,11 +5,12 @@ mod groups;
 mod requeue;
 
 use crate::client::{Connection, block_on, path};
+use crate::command::CommandName;
 use crate::filter;
 use crate::task::Listing;
 use clap::Subcommand;
 
-/// Look at dead letters, send them back, or delete them.
+/// List, replay and delete dead letters.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
@@ -37,9 +38,9 @@ enum Verb {
     after_help = "Examples:\n  codeq dlq list\n  codeq dlq list demo --filter error=timeout --limit 10"
 )]
 struct List {
-    /// Of this command; of all unless told.
-    command: Option<String>,
-    /// Only those; may be repeated.
+    #[command(flatten)]
+    of: CommandName,
+    /// Only dead letters that match, such as error=timeout; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     filter: Vec<String>,
     #[command(flatten)]
@@ -51,9 +52,9 @@ impl Dlq {
         let api = self.connection.or(front).settings()?.producer()?;
         block_on(async {
             match self.verb {
-                Verb::List(List { command, filter, listing }) => {
+                Verb::List(List { of, filter, listing }) => {
                     let mut pairs = filter::read(&filter)?;
-                    let path = match command {
+                    let path = match of.name() {
                         Some(command) => path(&["admin", "dlq", &command]),
                         None => {
                             pairs.push(("place".into(), "dead".into()));

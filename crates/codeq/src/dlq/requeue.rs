@@ -2,39 +2,41 @@
 
 use super::groups::{command_of, scope};
 use crate::client::{Api, path};
+use crate::command::CommandName;
 use crate::filter;
 use crate::operation::{self, Care, Deed, Matched};
 use serde_json::{Value, json};
 
-/// Send dead letters back to their queue, with a full set of attempts.
+/// Put dead letters back into their queue, with a full set of attempts.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq dlq requeue --group GROUP --dry-run\n  \
     codeq dlq requeue demo --filter error=timeout --rate 50\n  codeq dlq requeue demo --max-attempts 10 --yes")]
 pub struct Requeue {
-    /// Of this command; with --group that of the group unless told.
-    command: Option<String>,
+    #[command(flatten)]
+    of: CommandName,
     #[command(flatten)]
     which: Which,
-    /// So many per second at most.
+    /// Maximum tasks per second.
     #[arg(long, value_name = "N")]
     rate: Option<u64>,
-    /// Deliveries before they are dead letters again [default: as before].
+    /// Number of deliveries before they become dead letters again [default: as before].
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     #[command(flatten)]
     care: Care,
 }
 
-/// Which dead letters of a command; all unless told.
+/// Which dead letters of a command; all of them by default.
 #[derive(clap::Args)]
 pub struct Which {
-    /// Those of this group.
+    /// Only dead letters of this group (see `codeq dlq groups`).
     #[arg(long)]
     pub group: Option<String>,
-    /// Only those; may be repeated.
+    /// Only dead letters that match, such as error=timeout; may be repeated. A requeue with place=failed or
+    /// place=cancelled means tasks that ended so.
     #[arg(long, value_name = "KEY=VALUE")]
     pub filter: Vec<String>,
-    /// Of this tenant; operators only.
+    /// Dead letters of this tenant (operators only).
     #[arg(long)]
     pub tenant: Option<String>,
 }
@@ -66,7 +68,7 @@ impl Requeue {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
         let scope = scope(self.which.tenant.as_deref());
         let mut body = self.which.body()?;
-        let command = command_of(api, self.command, self.which.group.as_deref(), &scope).await?;
+        let command = command_of(api, self.of.name(), self.which.group.as_deref(), &scope).await?;
         let matched = self.which.count(api, &command).await?;
         for (name, number) in
             [("maxAttempts", self.max_attempts.map(u64::from)), ("ratePerSecond", self.rate)]

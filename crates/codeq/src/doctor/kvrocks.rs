@@ -1,49 +1,46 @@
-//! Does Kvrocks answer?
+//! Is every server of the Kvrocks store there, and fit for it?
 
 use super::report::Report;
-use codeq_server::config::Kvrocks;
-use std::collections::BTreeSet;
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use codeq_server::config::{Config, Kvrocks};
+use codeq_store::kvrocks::{CLOCKS_APART, Inspection, inspect};
 
-pub async fn check(report: &mut Report, kvrocks: &Kvrocks) {
-    let sharding = kvrocks.sharding.iter().flat_map(|sharding| sharding.backends.values());
-    let shards = sharding.map(|backend| backend.address.clone());
-    let plain = kvrocks.addr.split(',').map(|address| address.trim().to_owned());
-    let addresses: BTreeSet<String> = match kvrocks.sharding {
-        Some(_) => shards.collect(),
-        None => plain.collect(),
-    };
-    for address in addresses {
-        match ping(&address, kvrocks.tls, kvrocks.timeout).await {
-            Ok(text) => report.ok("store", format!("kvrocks at {address}: {text}")),
-            Err(text) => {
-                let next = "start Kvrocks, open the way to it, or correct persistenceConfig.addr";
-                report.error("store", format!("kvrocks at {address}: {text}"), next);
+pub async fn check(report: &mut Report, config: &Config, kvrocks: &Kvrocks) {
+    let Some(options) = codeq_server::kvrocks_options(config) else { return };
+    for (shard, found) in inspect(&options).await {
+        match found {
+            Ok(found) => tell(report, kvrocks, &shard, &found),
+            Err(reason) => {
+                let next =
+                    "start Kvrocks, open the way to it, or correct persistenceConfig and sharding.backends";
+                let place = options.sharding.backends.get(&shard).unwrap_or(&options.backend);
+                let text = format!("kvrocks at {} (shard {shard}): {reason}", place.address);
+                report.error("store", text, next);
             }
         }
     }
 }
 
-async fn ping(address: &str, is_tls: bool, patience: Duration) -> Result<&'static str, String> {
-    let asked = async {
-        let mut stream = TcpStream::connect(address).await?;
-        if is_tls {
-            return Ok("accepts connections");
-        }
-        stream.write_all(b"PING\r\n").await?;
-        let mut answer = [0; 64];
-        let count = stream.read(&mut answer).await?;
-        match &answer[..count] {
-            [b'+', b'P', ..] => Ok("answers"),
-            [b'-', b'N', b'O', ..] => Ok("answers, with a password"),
-            _ => Err(std::io::Error::other("answers, but not like Kvrocks")),
-        }
-    };
-    match timeout(patience, asked).await {
-        Ok(answer) => answer.map_err(|error: std::io::Error| error.to_string()),
-        Err(_) => Err("does not answer in time".into()),
+fn tell(report: &mut Report, kvrocks: &Kvrocks, shard: &str, found: &Inspection) {
+    let (address, replicas) = (&found.address, found.replicas);
+    report
+        .ok("store", format!("kvrocks at {address} (shard {shard}): master, {replicas} replicas connected"));
+    if u64::from(kvrocks.wait_replicas) > replicas {
+        let wanted = kvrocks.wait_replicas;
+        let text =
+            format!("waitReplicas is {wanted}, but {address} has {replicas} replicas: writes are refused");
+        report.error("store", text, "connect the replicas, or lower persistenceConfig.waitReplicas");
+    } else if replicas > u64::from(kvrocks.wait_replicas) {
+        let text = format!("{address} has {replicas} replicas, waitReplicas is {}", kvrocks.wait_replicas);
+        let next = "set persistenceConfig.waitReplicas to the number of replicas that may be promoted: else a \
+            failover can lose what was answered";
+        report.warn("store", text, next);
+    }
+    if found.clock_ms.unsigned_abs() > u64::try_from(CLOCKS_APART.as_millis()).unwrap_or(u64::MAX) {
+        let text = format!("the clock of {address} is {} ms from ours", found.clock_ms);
+        report.warn("store", text, "let both follow the same time servers");
+    }
+    if found.needs_full_coverage {
+        let text = format!("{address}: every master refuses when one is uncovered");
+        report.error("store", text, "set cluster-require-full-coverage no on every server of the cluster");
     }
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod clock;
+mod faults;
 mod kvrocks;
 mod ports;
 mod report;
@@ -42,8 +43,7 @@ impl Doctor {
                 block_on(async { examine(&mut report, &config).await })?;
             }
             Err(error) => {
-                let next = "correct the setting; every key is explained in config.default.yaml";
-                report.error("config", error.to_string(), next);
+                faults::check(&mut report, &error);
                 clock::check(&mut report, None);
             }
         }
@@ -76,7 +76,7 @@ async fn examine(report: &mut Report, config: &Config) -> anyhow::Result<()> {
     let is_served = ports::is_served(&config.listen).await;
     match &config.persistence {
         Persistence::Embedded(embedded) => store::check(report, &embedded.path, is_served),
-        Persistence::Kvrocks(kvrocks) => kvrocks::check(report, kvrocks).await,
+        Persistence::Kvrocks(kvrocks) => kvrocks::check(report, config, kvrocks).await,
         Persistence::Memory => {
             report.warn("store", "in memory: tasks are lost on exit", "set persistenceProvider: embedded");
         }

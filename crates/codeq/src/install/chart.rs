@@ -8,7 +8,7 @@ macro_rules! chart {
     };
 }
 
-const FILES: [(&str, &str); 16] = chart![
+const FILES: [(&str, &str); 17] = chart![
     "Chart.yaml",
     "values.yaml",
     "values.schema.json",
@@ -20,6 +20,7 @@ const FILES: [(&str, &str); 16] = chart![
     "templates/ingress.yaml",
     "templates/NOTES.txt",
     "templates/poddisruptionbudget.yaml",
+    "templates/scaledobject.yaml",
     "templates/secret.yaml",
     "templates/service.yaml",
     "templates/serviceaccount.yaml",

@@ -19,11 +19,13 @@ use std::process::Command;
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
+    #[value(alias = "compose")]
     Docker,
+    #[value(aliases = ["k8s", "helm"])]
     Kubernetes,
 }
 
-/// Write what is needed to run codeQ on Docker or Kubernetes, and say how to start it.
+/// Write the files to run codeQ on Docker or Kubernetes, and print how to start it.
 ///
 /// Without an identity provider the bundle holds random tokens for a producer and a worker of one tenant.
 #[derive(clap::Args, Clone)]
@@ -31,10 +33,10 @@ enum Target {
     codeq install --target kubernetes --size medium --redis-addr kvrocks:6666 --domain codeq.example.com\n  \
     codeq install --identity-service-url https://id.example.com --execute")]
 pub struct Install {
-    /// Where to run [default: docker].
+    /// Target to install on [default: docker].
     #[arg(long, value_enum)]
     target: Option<Target>,
-    /// How much to give it [default: dev on Docker, small on Kubernetes].
+    /// Size of the installation [default: dev on Docker, small on Kubernetes].
     #[arg(long, value_enum)]
     size: Option<Size>,
     /// Name of the Helm release or the Compose project.
@@ -46,7 +48,7 @@ pub struct Install {
     /// The Helm chart; if it is not there, the one in this binary is written into the bundle.
     #[arg(long, default_value = "./helm/codeq", value_name = "PATH")]
     chart: String,
-    /// Where to write the bundle.
+    /// Directory to write the bundle to.
     #[arg(long, default_value = "codeq-install", value_name = "DIR")]
     output_dir: PathBuf,
     /// The image [default: codeq:<version>].

@@ -3,14 +3,17 @@
 mod rates;
 mod watch;
 
+pub use rates::Rates;
+
 use crate::client::{Api, Connection, block_on, path};
+use crate::command::CommandName;
 use crate::table::{Table, age};
 use crate::{say, tag, terminal};
 use clap::Subcommand;
 use codeq_api::admin::{QueueStats, QueueView, QueueViews};
 use serde_json::{Value, json};
 
-/// Look at queues, pause and resume them.
+/// Inspect, pause and resume queues.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
@@ -25,35 +28,36 @@ pub struct Queue {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show how many tasks of a command are where.
+    /// Count the tasks of a command by state.
     #[command(after_help = "Example:\n  codeq queue inspect demo")]
-    Inspect {
-        /// The command of the queue.
-        event: String,
-    },
-    /// List queues with what they hold.
+    Inspect(One),
+    /// List queues with their counts.
     #[command(after_help = "Examples:\n  codeq queue list\n  codeq queue list --json")]
     List {
         /// Print a JSON array.
         #[arg(long)]
         json: bool,
-        /// Of this tenant, or '*' for all; operators only.
+        /// Queues of this tenant, or '*' for all (operators only).
         #[arg(long)]
         tenant: Option<String>,
     },
-    /// Stop handing out tasks of a command; they go on being created and finished.
+    /// Stop handing out tasks of a command; they can still be created and finished.
     #[command(after_help = "Example:\n  codeq queue pause demo")]
-    Pause {
-        /// The command of the queue.
-        command: String,
-    },
+    Pause(One),
     /// Hand out tasks of a command again.
     #[command(after_help = "Example:\n  codeq queue resume demo")]
-    Resume {
-        /// The command of the queue.
-        command: String,
-    },
+    Resume(One),
     Watch(watch::Watch),
+}
+
+/// One queue.
+#[derive(clap::Args)]
+struct One {
+    #[command(flatten)]
+    of: CommandName,
+    /// Print the counts as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Queue {
@@ -61,31 +65,39 @@ impl Queue {
         let api = self.connection.or(front).settings()?.producer()?;
         block_on(async {
             match self.verb {
-                Verb::Inspect { event } => inspect(&api, &event).await,
+                Verb::Inspect(one) => inspect(&api, one).await,
                 Verb::List { json, tenant } => list(&api, json, tenant.as_deref()).await,
-                Verb::Pause { command } => switch(&api, &command, "pause", "Paused").await,
-                Verb::Resume { command } => switch(&api, &command, "resume", "Resumed").await,
+                Verb::Pause(one) => switch(&api, one, "pause", "Paused").await,
+                Verb::Resume(one) => switch(&api, one, "resume", "Resumed").await,
                 Verb::Watch(watch) => watch.run(&api).await,
             }
         })
     }
 }
 
-async fn inspect(api: &Api, event: &str) -> anyhow::Result<()> {
-    let stats: QueueStats<'static> = api.get(&path(&["admin", "queues", event])).await?;
+async fn inspect(api: &Api, one: One) -> anyhow::Result<()> {
+    let stats: QueueStats<'static> = api.get(&path(&["admin", "queues", &one.of.required()?])).await?;
+    if one.json {
+        say!("{}", serde_json::to_string(&stats)?);
+        return Ok(());
+    }
     let QueueStats { ready, delayed, in_progress, dlq, .. } = stats;
     say!("READY: {ready} | DELAYED: {delayed} | IN_PROGRESS: {in_progress} | DLQ: {dlq}");
     Ok(())
 }
 
-async fn switch(api: &Api, command: &str, verb: &str, done: &str) -> anyhow::Result<()> {
-    let stats: Value = api.post(&path(&["admin", "queues", command, verb]), &json!({})).await?;
-    say!("{} {done} {command}: {} ready", tag::ok(), stats["ready"]);
+async fn switch(api: &Api, one: One, verb: &str, done: &str) -> anyhow::Result<()> {
+    let command = one.of.required()?;
+    let stats: Value = api.post(&path(&["admin", "queues", &command, verb]), &json!({})).await?;
+    match one.json {
+        true => say!("{stats}"),
+        false => say!("{} {done} {command}: {} ready", tag::ok(), stats["ready"]),
+    }
     Ok(())
 }
 
 /// All queues, by command.
-async fn views(api: &Api, tenant: Option<&str>) -> anyhow::Result<Vec<QueueView<'static>>> {
+pub async fn views(api: &Api, tenant: Option<&str>) -> anyhow::Result<Vec<QueueView<'static>>> {
     let mut pairs = vec![("view".to_owned(), "stats".to_owned())];
     pairs.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant.to_owned())));
     let path = format!("/admin/queues{}", crate::client::query(&pairs));
@@ -115,12 +127,12 @@ async fn list(api: &Api, json: bool, tenant: Option<&str>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn counts(queue: &QueueView<'_>) -> [String; 4] {
+pub fn counts(queue: &QueueView<'_>) -> [String; 4] {
     let stats = &queue.stats;
     [stats.ready, stats.delayed, stats.in_progress, stats.dlq].map(|count| count.to_string())
 }
 
 /// The age of the task that has waited longest.
-fn oldest(queue: &QueueView<'_>) -> String {
+pub fn oldest(queue: &QueueView<'_>) -> String {
     if queue.stats.ready == 0 { "-".into() } else { age(queue.oldest_ready_age_seconds) }
 }

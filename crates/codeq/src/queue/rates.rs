@@ -21,7 +21,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Reads the counters anew. A server that keeps its metrics elsewhere has no rates.
+    /// Reads the counters again. A server that keeps its metrics elsewhere has no rates.
     pub async fn read(&mut self, api: &Api) {
         let Ok(page) = api.page("/metrics").await else {
             self.before = None;
@@ -32,7 +32,7 @@ impl Rates {
         if let Some((then, before)) = &self.before {
             let seconds = at.duration_since(*then).as_secs_f64().max(0.001);
             let rate = |now: Option<&f64>, before: Option<&f64>| {
-                // A server that was started anew counts from zero.
+                // A server that was restarted counts from zero.
                 (now.unwrap_or(&0.0) - before.unwrap_or(&0.0)).max(0.0) / seconds
             };
             for command in counters.created.keys().chain(counters.ended.keys()) {
@@ -42,6 +42,11 @@ impl Rates {
             }
         }
         self.before = Some((at, counters));
+    }
+
+    /// In and out of all queues together, per second.
+    pub fn total(&self) -> (f64, f64) {
+        self.now.values().fold((0.0, 0.0), |sum, now| (sum.0 + now.0, sum.1 + now.1))
     }
 
     /// In and out of a queue, as text.

@@ -3,6 +3,7 @@
 use super::rates::Rates;
 use super::{counts, oldest, views};
 use crate::client::Api;
+use crate::command::CommandName;
 use crate::table::Table;
 use crate::{say, terminal};
 use codeq_api::admin::{QueueStats, QueueView};
@@ -17,20 +18,23 @@ use tokio::time::MissedTickBehavior;
 #[command(after_help = "Examples:\n  codeq queue watch\n  codeq queue watch demo --interval 0.5\n  \
     codeq queue watch demo --until-empty\n  codeq queue watch --count 3 | cat")]
 pub struct Watch {
-    /// Only this command.
-    command: Option<String>,
-    /// Seconds between two refreshes.
+    #[command(flatten)]
+    of: CommandName,
+    /// Seconds between refreshes.
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     interval: f64,
-    /// Stop after so many refreshes.
+    /// Stop after this many refreshes.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Stop once nothing is ready, delayed or running.
     #[arg(long)]
     until_empty: bool,
-    /// Of this tenant, or '*' for all; operators only.
+    /// Queues of this tenant, or '*' for all (operators only).
     #[arg(long)]
     tenant: Option<String>,
+    /// Print the queues of every refresh as a JSON array, one per line.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Watch {
@@ -38,6 +42,7 @@ impl Watch {
         let mut ticks = tokio::time::interval(Duration::from_secs_f64(self.interval.clamp(0.1, 3600.0)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut screen = Screen { is_terminal: std::io::stdout().is_terminal(), drawn: 0 };
+        let only = self.of.name();
         let mut rates = Rates::default();
         let mut left = self.count.unwrap_or(u64::MAX);
         let interrupted = tokio::signal::ctrl_c();
@@ -49,10 +54,13 @@ impl Watch {
             }
             rates.read(api).await;
             let mut queues = views(api, self.tenant.as_deref()).await?;
-            if let Some(command) = &self.command {
+            if let Some(command) = &only {
                 queues.retain(|queue| queue.stats.command.eq_ignore_ascii_case(command));
             }
-            screen.show(&queues, &rates);
+            match self.json {
+                true => say!("{}", serde_json::to_string(&queues)?),
+                false => screen.show(&queues, &rates),
+            }
             left -= 1;
             if self.until_empty && queues.iter().all(is_empty) {
                 break;

@@ -7,22 +7,30 @@ use crate::{say, tag};
 use anyhow::bail;
 use serde_json::{Value, json};
 
-/// Cancel a task, or all tasks that a filter names.
+/// Cancel one task, or all tasks that match a filter.
 ///
-/// A cancelled task has failed with the error CANCELLED; a worker that runs it is told with its next call.
+/// A cancelled task fails with the error CANCELLED. A worker that is running it learns so with its next call. With
+/// --grace-seconds a running task may end by itself until then.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq task cancel 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11\n  \
+    codeq task cancel 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11 --grace-seconds 30 --reason 'order withdrawn'\n  \
     codeq task cancel --command demo --place ready --dry-run\n  \
     codeq task cancel --header origin=upload --rate 100 --yes")]
 pub struct Cancel {
     /// Id of the task.
     id: Option<String>,
+    /// How long a running task may go on, in seconds (with an id only).
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "id")]
+    grace_seconds: i64,
+    /// Why, for the worker and for the error of the task (with an id only).
+    #[arg(long, requires = "id")]
+    reason: Option<String>,
     #[command(flatten)]
     filter: Filter,
-    /// So many per second at most.
+    /// Maximum tasks per second.
     #[arg(long, value_name = "N")]
     rate: Option<u64>,
-    /// Of this tenant, or '*' for all; operators only.
+    /// Cancel tasks of this tenant, or '*' for all (operators only).
     #[arg(long)]
     tenant: Option<String>,
     #[command(flatten)]
@@ -37,7 +45,10 @@ impl Cancel {
         match (&self.id, pairs.is_empty()) {
             (Some(_), false) => bail!("give either the id of a task or a filter"),
             (None, true) => bail!("give the id of a task or a filter"),
-            (Some(id), true) => return one(api, id, &scope, self.care.json).await,
+            (Some(id), true) => {
+                let asked = json!({"graceSeconds": self.grace_seconds, "reason": self.reason});
+                return one(api, id, &scope, &asked, self.care.json).await;
+            }
             (None, false) => {}
         }
         let path = format!("/admin/tasks/cancel{scope}");
@@ -52,11 +63,12 @@ impl Cancel {
     }
 }
 
-async fn one(api: &Api, id: &str, scope: &str, json: bool) -> anyhow::Result<()> {
+async fn one(api: &Api, id: &str, scope: &str, asked: &Value, json: bool) -> anyhow::Result<()> {
     let path = format!("{}{scope}", path(&["admin", "tasks", id, "cancel"]));
-    let task: Value = api.post(&path, &json!({})).await?;
+    let task: Value = api.post(&path, asked).await?;
     match json {
         true => say!("{task}"),
+        false if task["status"] == "IN_PROGRESS" => say!("{} Task asked to stop: {id}", tag::ok()),
         false => say!("{} Task cancelled: {id}", tag::ok()),
     }
     Ok(())

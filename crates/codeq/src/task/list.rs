@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct List {
     #[command(flatten)]
     filter: Filter,
-    /// Oldest first.
+    /// List the oldest tasks first.
     #[arg(long)]
     oldest: bool,
     #[command(flatten)]
@@ -24,16 +24,16 @@ pub struct List {
 /// How much of a list, and how it is shown.
 #[derive(clap::Args)]
 pub struct Listing {
-    /// So many at most.
+    /// Maximum number of tasks to list.
     #[arg(long, default_value_t = 50, value_name = "N")]
     limit: usize,
-    /// All of them.
+    /// List all tasks.
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     /// Print a JSON array.
     #[arg(long)]
     json: bool,
-    /// Of this tenant, or '*' for all; operators only.
+    /// List tasks of this tenant, or '*' for all (operators only).
     #[arg(long)]
     tenant: Option<String>,
 }
@@ -51,7 +51,7 @@ impl List {
 impl Listing {
     pub async fn show(self, api: &Api, path: &str, mut pairs: Pairs) -> anyhow::Result<()> {
         pairs.extend(self.tenant.map(|tenant| ("tenant".into(), tenant)));
-        let limit = if self.all { usize::MAX } else { self.limit.max(1) };
+        let limit = if self.all { usize::MAX } else { self.limit };
         let mut shown = 0;
         let take = |items: Vec<Value>| {
             let text = if self.json { as_json(&items, shown == 0) } else { as_table(&items, shown == 0) };
@@ -62,7 +62,7 @@ impl Listing {
         match (self.json, shown) {
             (true, 0) => terminal::print("[]\n"),
             (true, _) => terminal::print("\n]\n"),
-            (false, 0) => terminal::print("no tasks\n"),
+            (false, 0) if limit > 0 => terminal::print("no tasks\n"),
             (false, _) => {}
         }
         if has_more {
@@ -82,13 +82,24 @@ fn as_table(items: &[Value], is_first: bool) -> String {
     let mut table = Table::new(&["ID", "COMMAND", "STATE", "ATTEMPTS", "CREATED", "WORKER", "ERROR"]);
     for task in items {
         let text = |name: &str| task[name].as_str().unwrap_or_default().to_owned();
-        let attempts = format!("{}/{}", task["attempts"].as_u64().unwrap_or(0), task["maxAttempts"]);
+        // A completed task keeps the error of an earlier attempt.
+        let error = if task["status"] == "COMPLETED" { String::new() } else { text("error") };
         let created = text("createdAt").chars().take(19).collect();
         let (id, command, worker) = (text("id"), text("command"), text("workerId"));
-        table.row(vec![id, command, state(task).into(), attempts, created, worker, text("error")]);
+        table.row(vec![id, command, state(task).into(), attempts(task), created, worker, error]);
     }
     let lines = table.lines();
     lines[usize::from(!is_first)..].iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Attempts that count, of how many. Refunded ones do not, and a replay refunds all that went before.
+fn attempts(task: &Value) -> String {
+    let number = |name: &str| task[name].as_u64().unwrap_or(0);
+    let counted = number("attempts").saturating_sub(number("refunds"));
+    match number("maxAttempts") {
+        0 => counted.to_string(),
+        most => format!("{counted}/{most}"),
+    }
 }
 
 /// The state of a task in one word.
@@ -101,5 +112,26 @@ fn state(task: &Value) -> &str {
         (_, Some("COMPLETED")) => "completed",
         (_, Some("FAILED")) => "failed",
         (_, other) => other.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A worker that only looked showed `2930/5`, and a replayed task `2/1`.
+    #[test]
+    fn attempts_are_those_that_count() {
+        assert_eq!(attempts(&json!({"attempts": 2930, "refunds": 2929, "maxAttempts": 5})), "1/5");
+        assert_eq!(attempts(&json!({"attempts": 2, "refunds": 1, "maxAttempts": 1})), "1/1");
+        assert_eq!(attempts(&json!({})), "0");
+    }
+
+    #[test]
+    fn a_completed_task_shows_no_old_error() {
+        let task =
+            json!({"id": "i", "command": "c", "status": "COMPLETED", "attempts": 2, "error": "timeout"});
+        assert!(!as_table(&[task], true).contains("timeout"));
     }
 }

@@ -1,9 +1,12 @@
 //! `codeq task`: tasks one by one, and many at a time.
 
+mod attempts;
 mod cancel;
 mod create;
 mod explain;
 mod list;
+mod replay;
+mod result;
 
 pub use list::Listing;
 
@@ -11,12 +14,12 @@ use crate::client::{Connection, block_on, path};
 use crate::say;
 use clap::Subcommand;
 
-/// Create tasks, and see what became of them.
+/// Create, inspect, cancel and replay tasks.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  \
-    codeq task create --event demo --payload '{\"n\":1}'\n  codeq task result ID\n  codeq task explain ID"
+    codeq task create --command demo --payload '{\"n\":1}'\n  codeq task result ID --wait\n  codeq task explain ID"
 )]
 pub struct Task {
     #[command(flatten)]
@@ -33,15 +36,16 @@ enum Verb {
     Get {
         /// Id of the task.
         id: String,
+        /// Accepted for symmetry: a task is always shown as JSON.
+        #[arg(long, hide = true)]
+        json: bool,
     },
-    /// Show the result of a task as JSON.
-    #[command(after_help = "Example:\n  codeq task result 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11")]
-    Result {
-        /// Id of the task.
-        id: String,
-    },
+    Result(result::Result),
     List(Box<list::List>),
     Explain(explain::Explain),
+    Attempts(attempts::Attempts),
+    #[command(visible_alias = "requeue")]
+    Replay(replay::Replay),
     Cancel(Box<cancel::Cancel>),
 }
 
@@ -51,14 +55,13 @@ impl Task {
         block_on(async {
             match self.verb {
                 Verb::Create(create) => create.run(&settings).await,
-                Verb::Get { id } => {
+                Verb::Get { id, .. } => {
                     say!("{}", settings.producer()?.get_text(&path(&["tasks", &id])).await?);
                     Ok(())
                 }
-                Verb::Result { id } => {
-                    say!("{}", settings.producer()?.get_text(&path(&["tasks", &id, "result"])).await?);
-                    Ok(())
-                }
+                Verb::Result(result) => result.run(&settings.producer()?).await,
+                Verb::Attempts(attempts) => attempts.run(&settings.producer()?).await,
+                Verb::Replay(replay) => replay.run(&settings.producer()?).await,
                 Verb::List(list) => list.run(&settings.producer()?).await,
                 Verb::Explain(explain) => explain.run(&settings.producer()?).await,
                 Verb::Cancel(cancel) => cancel.run(&settings.producer()?).await,

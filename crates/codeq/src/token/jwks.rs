@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Print the public keys as a JWKS, or serve them.
 ///
-/// To change keys: serve the old and the new one, mint with the new one, and drop the old one when its tokens
+/// To rotate keys, serve the old and the new one, mint with the new one, and drop the old one once its tokens
 /// have expired.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq token jwks > jwks.json\n  \
@@ -19,7 +19,7 @@ pub struct Jwks {
     /// File with a private key; may be repeated.
     #[arg(long, default_value = KEY_FILE, value_name = "FILE")]
     key: Vec<PathBuf>,
-    /// Serve them at this address, under every path.
+    /// Address to serve the keys at, under every path.
     #[arg(long, value_name = "ADDR")]
     serve: Option<String>,
 }

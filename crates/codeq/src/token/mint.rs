@@ -12,55 +12,62 @@ const WORKER_SCOPES: [&str; 6] =
 
 /// Sign a token and print it.
 ///
-/// Roles can be combined. An administrator may use the admin routes of its tenant, an operator those of all.
+/// Roles can be combined. An administrator can use the admin routes of its tenant, an operator those of all tenants.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq token mint --producer --tenant acme\n  \
-    codeq token mint --worker --tenant acme --events render_video,mail --subject worker-1 --ttl 30d\n  \
+    codeq token mint --worker --tenant acme --command render_video,mail --subject worker-1 --ttl 30d\n  \
     codeq token mint --admin --tenant acme --ttl 8h\n  codeq token mint --operator --tenant ops")]
 pub struct Mint {
-    /// May create tasks; this is what a token is for unless told.
+    /// Allow creating tasks (the default role).
     #[arg(long)]
     producer: bool,
-    /// May claim tasks.
+    /// Allow claiming tasks.
     #[arg(long)]
     worker: bool,
-    /// May create tasks and administer its tenant.
+    /// Allow creating tasks and administering the tenant.
     #[arg(long)]
     admin: bool,
-    /// May create tasks and administer all tenants.
+    /// Allow creating tasks and administering all tenants.
     #[arg(long)]
     operator: bool,
-    /// Whose tasks.
+    /// Tenant of the token (required).
     #[arg(long)]
     tenant: Option<String>,
-    /// Who it is [default: producer, worker, admin or operator].
+    /// Subject of the token [default: producer, worker, admin or operator].
     #[arg(long)]
     subject: Option<String>,
     /// Commands that a worker may claim, with commas between them.
-    #[arg(long, default_value = "*", value_name = "LIST")]
-    events: String,
-    /// Scopes instead of those of the roles, with commas between them.
+    #[arg(long = "command", aliases = ["events", "event"], default_value = "*", value_name = "LIST")]
+    commands: String,
+    /// Scopes to use instead of those of the roles, with commas between them.
     #[arg(long, value_name = "LIST")]
     scopes: Option<String>,
-    /// How long it is good: 90s, 15m, 12h, 30d.
+    /// Lifetime: 90s, 15m, 12h, 30d.
     #[arg(long, default_value = "24h")]
     ttl: String,
-    /// The issuer that the server expects.
+    /// Issuer that the server expects.
     #[arg(long, default_value = "codeq-local")]
     issuer: String,
-    /// Whom it is for [default: codeq-producer, codeq-worker, or both, by role]; may be repeated.
+    /// Audience of the token; may be repeated [default: codeq-producer, codeq-worker or both, by role].
     #[arg(long)]
     audience: Vec<String>,
     /// File with the private key.
     #[arg(long, default_value = KEY_FILE, value_name = "FILE")]
     key: PathBuf,
+    /// Print the token and its claims as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Mint {
     pub fn run(self) -> anyhow::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let claims = self.claims(now)?;
-        say!("{}", super::read(&self.key)?.mint(&claims)?);
+        let token = super::read(&self.key)?.mint(&claims)?;
+        match self.json {
+            true => say!("{}", json!({"token": token, "claims": claims})),
+            false => say!("{token}"),
+        }
         Ok(())
     }
 
@@ -75,7 +82,7 @@ impl Mint {
             "iat": now, "exp": now + lifetime::read(&self.ttl)?, "scope": self.scopes().join(" "),
         });
         if self.worker {
-            claims["eventTypes"] = json!(words(&self.events));
+            claims["eventTypes"] = json!(words(&self.commands));
         }
         Ok(claims)
     }

@@ -21,7 +21,7 @@ const KEY_FILE: &str = "codeq-key.pem";
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  codeq token keygen\n  \
-    codeq token mint --producer --tenant acme\n  codeq token mint --worker --tenant acme --events demo --ttl 30d\n  \
+    codeq token mint --producer --tenant acme\n  codeq token mint --worker --tenant acme --command demo --ttl 30d\n  \
     codeq token jwks --serve 127.0.0.1:9400\n\n\
     The server trusts these tokens with\n  identityJwksUrl: http://127.0.0.1:9400/jwks.json\n  \
     identityIssuer: codeq-local\n  identityAudience: codeq-producer\n  \
@@ -39,16 +39,19 @@ enum Verb {
     Jwks(jwks::Jwks),
 }
 
-/// Make a signing key.
+/// Generate a signing key.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq token keygen\n  codeq token keygen --alg EdDSA --out issuer.pem")]
 struct Keygen {
-    /// RS256 or EdDSA.
+    /// Algorithm: RS256 or EdDSA.
     #[arg(long, default_value = "RS256")]
     alg: String,
     /// File to write the private key to; it must not exist.
     #[arg(long, default_value = KEY_FILE, value_name = "FILE")]
     out: PathBuf,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Token {
@@ -67,13 +70,20 @@ impl Keygen {
         let file = std::fs::File::options().create_new(true).write(true).mode(0o600).open(&self.out);
         let mut file = match file {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                bail!("{} exists already; a key that is overwritten is lost", self.out.display())
+                bail!(
+                    "{} exists already; choose another file with --out, because an overwritten key is lost",
+                    self.out.display()
+                )
             }
             other => other.with_context(|| format!("cannot write {}", self.out.display()))?,
         };
         file.write_all(issuer.pem()?.as_bytes())?;
         file.sync_all()?;
-        say!("{} {} key written to {} (kid {})", tag::ok(), self.alg, self.out.display(), issuer.kid());
+        let (kid, file) = (issuer.kid(), self.out.display());
+        match self.json {
+            true => say!("{}", serde_json::json!({"file": self.out, "alg": self.alg, "kid": kid})),
+            false => say!("{} {} key written to {file} (kid {kid})", tag::ok(), self.alg),
+        }
         Ok(())
     }
 }

@@ -48,9 +48,11 @@ pub struct Caller {
     pub is_admin: bool,
     /// Scope `codeq:operator`.
     pub is_operator: bool,
+    /// Scope `codeq:observe` without any admin right: may read what its tenant has, and change nothing.
+    pub is_observer: bool,
     /// The subscription group the token is bound to.
     pub worker_group: Option<Arc<str>>,
-    /// SHA-256 of the bearer token, for rate limits.
+    /// SHA-256 of the bearer token, without the signature if it has one, for rate limits.
     pub token_hash: [u8; 32],
     /// `exp` in Unix seconds; none for a token that never expires.
     pub expires_at: Option<i64>,
@@ -73,7 +75,14 @@ pub struct Producer(pub Arc<Caller>);
 #[derive(Clone, Debug)]
 pub struct Worker(pub Arc<Caller>);
 
-/// May use the admin routes: of its tenant, or of any tenant if it is an operator.
+/// Whether a call reads or changes something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    Change,
+}
+
+/// May use the admin routes: of its tenant, or of any tenant if it is an operator. An observer may read them.
 #[derive(Clone, Debug)]
 pub struct Admin(pub Arc<Caller>);
 

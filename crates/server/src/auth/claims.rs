@@ -40,18 +40,30 @@ impl Identity {
 
     /// Refuses with `InvalidTenant` when the tenant claims are not in order.
     pub fn caller(&self, token: &str) -> Result<Caller, Denied> {
+        let is_admin = self.scopes.has_admin() || self.has_admin_role();
+        let is_operator = self.scopes.has_operator();
         Ok(Caller {
             tenant: tenant::of(&self.raw, &self.subject)?.into(),
             subject: self.subject.clone(),
             scopes: self.scopes,
             event_types: self.event_types.clone(),
-            is_admin: self.scopes.has_admin() || self.has_admin_role(),
-            is_operator: self.scopes.has_operator(),
+            is_admin,
+            is_operator,
+            is_observer: self.scopes.has_observe() && !is_admin && !is_operator,
             worker_group: self.worker_group(),
-            token_hash: sha256(token),
+            token_hash: sha256(self.signed_part(token)),
             expires_at: self.expires_at,
             ends_at: self.ends_at,
         })
+    }
+
+    /// What is the same however it was signed: some signatures have a second form that is as good, and a bearer
+    /// must not be two by them. Only signed tokens expire; another is itself.
+    fn signed_part<'a>(&self, token: &'a str) -> &'a str {
+        match (self.expires_at, token.rsplit_once('.')) {
+            (Some(_), Some((signed, _))) => signed,
+            _ => token,
+        }
     }
 
     fn has_admin_role(&self) -> bool {
@@ -95,6 +107,19 @@ mod tests {
         assert_eq!(caller.token_hash[..4], [0x3c, 0x46, 0x9e, 0x9d]);
     }
 
+    /// An ES256 signature (r, s) is as good as (r, -s): with each a bearer had a bucket of its own.
+    #[test]
+    fn a_second_form_of_the_signature_is_the_same_bearer() {
+        let Value::Object(raw) = json!({"tid": "acme"}) else { panic!("claims are an object") };
+        let signed = Identity::from_claims(raw.clone(), Some(1), None);
+        let hash = |token: &str| signed.caller(token).expect("the tenant is in order").token_hash;
+        assert_eq!(hash("head.claims.one"), hash("head.claims.two"));
+        assert_ne!(hash("head.claims.one"), hash("head.others.one"));
+        let opaque = Identity::from_claims(raw, None, None);
+        let hash = |token: &str| opaque.caller(token).expect("the tenant is in order").token_hash;
+        assert_ne!(hash("head.claims.one"), hash("head.claims.two"));
+    }
+
     #[test]
     fn admin_comes_from_the_scope_or_the_role_in_any_case() {
         for claims in [json!({"scope": "codeq:admin"}), json!({"role": "ADMIN"}), json!({"role": "admin"})] {
@@ -112,6 +137,21 @@ mod tests {
         let operator = caller(json!({"tid": "acme", "scope": "codeq:operator"}));
         assert!(operator.is_operator && !operator.is_admin);
         assert!(!caller(json!({"tid": "acme", "role": "OPERATOR"})).is_operator);
+    }
+
+    #[test]
+    fn an_observer_is_one_who_may_do_nothing_else() {
+        let observes = |claims: Value| caller(claims).is_observer;
+        assert!(observes(json!({"tid": "acme", "scope": "codeq:observe codeq:claim"})));
+        for more in [
+            json!({"scope": "codeq:observe codeq:admin"}),
+            json!({"scope": "codeq:observe", "role": "ADMIN"}),
+        ] {
+            let mut claims = more;
+            claims["tid"] = json!("acme");
+            assert!(!observes(claims.clone()), "{claims}");
+        }
+        assert!(!observes(json!({"tid": "acme", "scope": "codeq:observer"})));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The gate before the routes: one function per route group.
 
 use super::bearer;
-use super::caller::{Admin, Caller, Operator, Producer, Reader, Worker};
+use super::caller::{Access, Admin, Caller, Operator, Producer, Reader, Worker};
 use super::denied::Denied;
 use super::known::{Group, KnownTokens, Standing};
 use super::provider::{MAX_TOKEN_BYTES, Provider, ProviderConfig, Setting, Verified};
@@ -62,21 +62,30 @@ impl Gate {
     }
 
     /// For producer routes; takes the raw value of `Authorization`.
-    pub async fn producer(&self, authorization: Option<&[u8]>) -> Result<Producer, Denied> {
-        self.producer_token(bearer::token(authorization)?).await
+    pub async fn producer(&self, authorization: Option<&[u8]>, access: Access) -> Result<Producer, Denied> {
+        self.producer_token(bearer::token(authorization)?, access).await
     }
 
     /// For routes that concern every tenant.
     pub async fn operator(&self, authorization: Option<&[u8]>) -> Result<Operator, Denied> {
-        let Admin(caller) = self.admin(authorization).await?;
-        let is_one = caller.is_operator || self.admins_operate;
-        if is_one { Ok(Operator(caller)) } else { Err(Denied::AdminOnly) }
+        let Admin(caller) = self.admin(authorization, Access::Change).await?;
+        if self.operates(&caller) { Ok(Operator(caller)) } else { Err(Denied::AdminOnly) }
+    }
+
+    /// Whether what concerns every tenant may be told to this administrator.
+    pub fn operates(&self, admin: &Caller) -> bool {
+        admin.is_operator || (self.admins_operate && !admin.is_observer)
     }
 
     /// For admin routes: a producer who is an administrator of its tenant, or an operator.
-    pub async fn admin(&self, authorization: Option<&[u8]>) -> Result<Admin, Denied> {
-        let Producer(caller) = self.producer(authorization).await?;
-        if caller.is_admin || caller.is_operator { Ok(Admin(caller)) } else { Err(Denied::AdminOnly) }
+    /// Who only observes may read.
+    pub async fn admin(&self, authorization: Option<&[u8]>, access: Access) -> Result<Admin, Denied> {
+        let Producer(caller) = self.producer(authorization, access).await?;
+        if caller.is_admin || caller.is_operator || caller.is_observer {
+            Ok(Admin(caller))
+        } else {
+            Err(Denied::AdminOnly)
+        }
     }
 
     /// For worker routes; `scope` is the scope of the route.
@@ -97,18 +106,20 @@ impl Gate {
     }
 
     /// A producer by its token alone.
-    pub async fn producer_token(&self, token: &str) -> Result<Producer, Denied> {
-        if let Some(caller) = self.recall(Group::Producer, token)? {
-            return Ok(Producer(caller));
-        }
-        // Boxed, here and below: a held request must not keep the room that asking a provider takes.
-        let (caller, _) = Box::pin(self.verify_producer(token)).await?;
+    pub async fn producer_token(&self, token: &str, access: Access) -> Result<Producer, Denied> {
+        let caller = match self.recall(Group::Producer, token)? {
+            Some(caller) => caller,
+            // Boxed, here and below: a held request must not keep the room that asking a provider takes.
+            None => Box::pin(self.verify_producer(token)).await?.0,
+        };
+        observed(&caller, access)?;
         Ok(Producer(caller))
     }
 
     /// A worker by its token alone. Which of its scopes are needed is not checked.
     pub async fn worker_token(&self, token: &str) -> Result<Worker, Denied> {
         if let Some(caller) = self.recall(Group::Worker, token)? {
+            observed(&caller, Access::Change)?;
             return Ok(Worker(caller));
         }
         let (caller, standing) = match Box::pin(self.verify_worker(token)).await {
@@ -116,6 +127,7 @@ impl Gate {
             other => other?,
         };
         self.remember(Group::Worker, token, &caller, standing);
+        observed(&caller, Access::Change)?;
         Ok(Worker(caller))
     }
 
@@ -228,6 +240,14 @@ impl Gate {
 
     fn remember(&self, group: Group, token: &str, caller: &Arc<Caller>, standing: Standing) {
         self.known.remember(group, token, caller, standing, self.clock.now());
+    }
+}
+
+/// Who only observes changes nothing.
+fn observed(caller: &Caller, access: Access) -> Result<(), Denied> {
+    match caller.is_observer && access == Access::Change {
+        true => Err(Denied::ScopeNotGranted),
+        false => Ok(()),
     }
 }
 

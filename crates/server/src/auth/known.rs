@@ -60,7 +60,7 @@ impl Standing {
         Standing { proof: Some(proof), ..self }
     }
 
-    /// A clock that was set back makes it doubtful, and it is verified anew.
+    /// If the clock was set back, the entry is in doubt and the token is verified again.
     fn holds(&self, now: Time) -> bool {
         let is_proven = |proof: &Proof| proof.generation.load(Ordering::Acquire) == proof.seen;
         self.since <= now && now < self.until && self.proof.as_ref().is_none_or(is_proven)

@@ -26,7 +26,7 @@ mod tenant;
 #[cfg(test)]
 mod tests;
 
-pub use caller::{Admin, Caller, EventTypes, Operator, Producer, Reader, Worker};
+pub use caller::{Access, Admin, Caller, EventTypes, Operator, Producer, Reader, Worker};
 pub use denied::Denied;
 pub use gate::{Gate, GateOptions};
 pub use provider::ProviderConfig;

@@ -34,6 +34,7 @@ impl Scope {
 
 const ADMIN: u16 = 1 << 6;
 const OPERATOR: u16 = 1 << 7;
+const OBSERVE: u16 = 1 << 9;
 /// The token named at least one scope, even one that means nothing to us.
 const ANY: u16 = 1 << 8;
 
@@ -66,6 +67,10 @@ impl Scopes {
         self.0 & OPERATOR != 0
     }
 
+    pub fn has_observe(self) -> bool {
+        self.0 & OBSERVE != 0
+    }
+
     /// The token named no scope at all.
     pub fn is_empty(self) -> bool {
         self.0 & ANY == 0
@@ -76,6 +81,7 @@ fn bit_of(word: &str) -> u16 {
     match word {
         "codeq:admin" => ADMIN,
         "codeq:operator" => OPERATOR,
+        "codeq:observe" => OBSERVE,
         _ => Scope::ALL.iter().find(|scope| scope.word() == word).map_or(0, |scope| scope.bit()),
     }
 }

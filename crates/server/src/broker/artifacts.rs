@@ -40,7 +40,10 @@ impl Broker {
         request: SubmitRequest,
     ) -> Result<Outcome, Error> {
         let now = self.now();
-        let expires = now.plus(self.settings.retention);
+        let expires = now.plus(match &*request.status {
+            "FAILED" => self.settings.failed_retention,
+            _ => self.settings.retention,
+        });
         let (outcome, files) = draft(&self.settings.public_base_url, report.id, expires, request);
         if files.is_empty() {
             return Ok(outcome);

@@ -4,14 +4,19 @@
 //! over commands, waiting that ends at shutdown, and the guard that gives a task back when the caller it
 //! was lent to has gone. The rules themselves are in `codeq_queue`, keeping is the store's business.
 
+mod advance;
 mod artifacts;
+mod audit;
 mod explain;
+mod fair;
 mod held;
 mod operate;
 pub mod operations;
 mod produce;
 mod repair;
+mod schedules;
 mod search;
+mod sighted;
 mod subscribe;
 mod traced;
 mod transfer;
@@ -25,12 +30,17 @@ pub use search::{Group, Groups};
 pub use subscribe::SubscribeRequest;
 pub use transfer::Moved;
 pub use webhooks::DeliveryFilter;
-pub use work::{ArtifactGiven, ClaimRequest, Lent, ReportRequest, SubmitRequest};
+pub use work::{
+    AbandonRequest, ArtifactGiven, BeatRequest, ClaimRequest, Lent, NackRequest, ReportRequest, SubmitRequest,
+};
 
 use crate::artifacts::Artifacts;
+use crate::shares::{Place, Shares, TENANT_POLLS, TENANT_READYS};
+use crate::stops::{StopBoard, StopListener};
 use crate::telemetry::traces::Traces;
-use codeq_queue::store::{Answer, Health, Wait};
-use codeq_queue::{Failure, Refusal, Shared, Store, Time};
+use crate::workers::Workers;
+use codeq_queue::store::{Answer, Health, ShardView, Wait};
+use codeq_queue::{Failure, Owner, Refusal, Shared, Store, Time};
 use codeq_store::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,8 +57,10 @@ pub struct Settings {
     pub subscription_min_interval: Duration,
     /// In front of the download route in artifact links.
     pub public_base_url: String,
-    /// How long finished tasks, and with them their artifacts, are kept.
+    /// How long completed tasks, and with them their artifacts, are kept.
     pub retention: Duration,
+    /// The same of failed ones.
+    pub failed_retention: Duration,
 }
 
 impl Default for Settings {
@@ -60,6 +72,7 @@ impl Default for Settings {
             subscription_min_interval: Duration::from_secs(5),
             public_base_url: String::new(),
             retention: Duration::from_secs(86_400),
+            failed_retention: Duration::from_secs(604_800),
         }
     }
 }
@@ -92,7 +105,14 @@ pub struct Broker {
     started: Notify,
     /// Claims that the store holds until there is work.
     held: Arc<AtomicU64>,
+    /// Calls that wait over a connection of their own, and Readys that wait.
+    polls: Arc<Shares>,
+    readys: Arc<Shares>,
     traces: Traces,
+    workers: Workers,
+    stops: Arc<StopBoard>,
+    /// Held by whoever moves the clock of a test.
+    advancing: tokio::sync::Mutex<()>,
 }
 
 impl Broker {
@@ -113,8 +133,40 @@ impl Broker {
             nudges: webhooks::Nudges::default(),
             started: Notify::new(),
             held: Arc::default(),
+            polls: Shares::new(TENANT_POLLS),
+            readys: Shares::new(TENANT_READYS),
             traces: Traces::off(),
+            workers: Workers::default(),
+            stops: Arc::default(),
+            advancing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Where there are so many connections at most.
+    pub fn with_seats(self, seats: usize) -> Broker {
+        Broker { polls: Shares::of_seats(TENANT_POLLS, seats), ..self }
+    }
+
+    /// A place for a call that waits over a connection of its own.
+    pub fn poll_place(&self, tenant: &Arc<str>) -> Result<Place, Refusal> {
+        self.polls.take(tenant).ok_or(Refusal::TooManyWaiting(self.polls.most()))
+    }
+
+    /// A place for a call that waits so; none is needed for one that does not.
+    fn place(&self, tenant: &Arc<str>, wait: Wait) -> Result<Option<Place>, Refusal> {
+        match wait {
+            Wait::No => Ok(None),
+            Wait::Until(_) => self.poll_place(tenant).map(Some),
+            Wait::Forever => {
+                let place = self.readys.take(tenant);
+                place.map(Some).ok_or(Refusal::TooManyWaiting(self.readys.most()))
+            }
+        }
+    }
+
+    /// Hears of tasks of this worker that are to stop.
+    pub fn listen_for_stops(&self, tenant: &Arc<str>, owner: &Arc<Owner>) -> StopListener {
+        self.stops.listen(tenant, owner)
     }
 
     pub fn tracing(self, traces: Traces) -> Broker {
@@ -129,8 +181,18 @@ impl Broker {
         self.store.health()
     }
 
+    /// The shards of a store on several servers.
+    pub fn shards(&self) -> Vec<ShardView> {
+        self.store.shards()
+    }
+
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// How far the wall clock is ahead of [`Broker::now`]; below zero: behind.
+    pub fn clock_ahead_ms(&self) -> i64 {
+        self.clock.wall_ahead_ms()
     }
 
     /// What this process has in common with others over the same keyspace, if there may be others.

@@ -7,7 +7,8 @@
 use super::repair::attempts_given;
 use super::{Broker, Error};
 use codeq_queue::operation::Step;
-use codeq_queue::store::TaskRef;
+use codeq_queue::schedule::Backfill;
+use codeq_queue::store::{Cancel, TaskRef};
 use codeq_queue::{
     Failure, Filter, Operation, OperationKind, OperationState, Page, Refusal, State, Task, TaskId, Time,
     Whereabouts,
@@ -19,7 +20,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Operations that run at the same time.
-const RUNNING: usize = 16;
+const RUNNING: usize = 64;
+/// Of those, of one tenant; those about every tenant are one, too.
+const TENANT_RUNNING: usize = 8;
 /// Operations that are remembered after their end, and for how long.
 const REMEMBERED: usize = 1000;
 const REMEMBERED_SECONDS: u64 = 7 * 24 * 3600;
@@ -49,10 +52,15 @@ impl BulkRequest {
     /// The filter narrowed to what this kind of operation can touch.
     fn target(&self) -> Filter {
         match self.kind {
-            OperationKind::Cancel => self.filter.clone(),
-            OperationKind::Requeue | OperationKind::Delete => {
-                Filter { place: Some(Whereabouts::Dead), ..self.filter.clone() }
+            OperationKind::Cancel | OperationKind::Backfill => self.filter.clone(),
+            OperationKind::Requeue => {
+                let has_failed = |place: &Whereabouts| {
+                    matches!(place, Whereabouts::Dead | Whereabouts::Failed | Whereabouts::Cancelled)
+                };
+                let place = self.filter.place.filter(has_failed).unwrap_or(Whereabouts::Dead);
+                Filter { place: Some(place), ..self.filter.clone() }
             }
+            OperationKind::Delete => Filter { place: Some(Whereabouts::Dead), ..self.filter.clone() },
         }
     }
 }
@@ -61,7 +69,10 @@ impl BulkRequest {
 fn is_target(kind: OperationKind, state: &State) -> bool {
     match kind {
         OperationKind::Cancel => state.is_live(),
-        OperationKind::Requeue | OperationKind::Delete => *state == State::Dead,
+        OperationKind::Requeue => state.has_failed(),
+        OperationKind::Delete => *state == State::Dead,
+        // It makes tasks and changes none.
+        OperationKind::Backfill => false,
     }
 }
 
@@ -76,11 +87,7 @@ impl Broker {
 
     /// Stores the operation; it is worked off in the background.
     pub async fn start_operation(&self, request: BulkRequest) -> Result<Operation, Error> {
-        let all = self.store.operations().await?;
-        let is_running = |operation: &&Operation| operation.state == OperationState::Running;
-        if all.iter().filter(is_running).count() >= RUNNING {
-            return Err(Refusal::TooManyOperations(RUNNING).into());
-        }
+        self.check_running(request.tenant.as_ref()).await?;
         let matched = self.matched(&request).await?;
         let now = self.now();
         let operation = Operation {
@@ -103,9 +110,28 @@ impl Broker {
             holder: 0,
             held_until: now,
         };
+        self.begin(&operation).await?;
+        Ok(operation)
+    }
+
+    /// Whether another operation of the tenant, or of all, may run.
+    pub(super) async fn check_running(&self, tenant: Option<&Arc<str>>) -> Result<(), Error> {
+        let all = self.store.operations().await?;
+        let running = all.iter().filter(|operation| operation.state == OperationState::Running);
+        let own = running.clone().filter(|operation| operation.tenant.as_ref() == tenant);
+        for (count, most) in [(own.count(), TENANT_RUNNING), (running.count(), RUNNING)] {
+            if count >= most {
+                return Err(Refusal::TooManyOperations(most).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a new operation and has it worked off.
+    pub(super) async fn begin(&self, operation: &Operation) -> Result<(), Error> {
         self.store.put_operation(operation.clone()).await?;
         self.started.notify_one();
-        Ok(operation)
+        Ok(())
     }
 
     /// The operations of a tenant, or all, the newest first.
@@ -254,6 +280,10 @@ impl Worker {
     /// Does the stored step, then finds and stores the next one.
     async fn advance(&self, operation: &mut Operation, pace: &mut Pace, is_unsure: bool) -> Result<(), Left> {
         let mut later = next(operation, OperationState::Running, self.broker.now());
+        if operation.kind == OperationKind::Backfill {
+            self.backfill(&mut later).await?;
+            return self.store(operation, later).await;
+        }
         if let Some(step) = operation.step.clone() {
             let (done, failed) = self.perform(operation, &step.tasks, is_unsure).await?;
             later.processed += done;
@@ -273,6 +303,26 @@ impl Worker {
                 later.step = Some(found);
             }
         }
+        self.store(operation, later).await
+    }
+
+    /// Makes the next tasks. The store knows how far it came, so that repeating it makes none twice.
+    async fn backfill(&self, later: &mut Operation) -> Result<(), Left> {
+        let backfill = Backfill::of(later).ok_or(Left::Broken(Refusal::InvalidCursor))?;
+        let asked = match self.broker.store.scheduling() {
+            Some(schedules) => schedules.backfill_schedule(backfill),
+            None => return Err(Left::Broken(Refusal::NotSupported("schedules"))),
+        };
+        let done = asked.await?.map_err(Left::Broken)?;
+        later.processed = done.made;
+        if done.is_done {
+            later.state = OperationState::Done;
+        }
+        Ok(())
+    }
+
+    /// Stores how far the operation has come, and that it is held.
+    async fn store(&self, operation: &mut Operation, mut later: Operation) -> Result<(), Left> {
         later.updated_at = self.broker.now();
         (later.holder, later.held_until) = (self.me, later.updated_at.plus(HELD));
         if !self.broker.store.put_operation(later.clone()).await? {
@@ -323,9 +373,12 @@ impl Worker {
             refs = refs.into_iter().zip(untouched).filter(|(_, is)| *is).map(|(task, _)| task).collect();
         }
         let failed = match operation.kind {
-            OperationKind::Cancel => failures(store.cancel(refs).await?),
+            OperationKind::Cancel => {
+                failures(store.cancel(refs.into_iter().map(Cancel::now).collect()).await?)
+            }
             OperationKind::Requeue => failures(store.requeue(refs, operation.max_attempts).await?),
             OperationKind::Delete => failures(store.remove(refs).await?),
+            OperationKind::Backfill => 0,
         };
         Ok((tasks.len() as u64 - failed, failed))
     }

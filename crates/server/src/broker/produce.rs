@@ -41,6 +41,7 @@ impl Broker {
         wait: Duration,
     ) -> Result<(Task, ResultRecord), Error> {
         let wait = self.until(wait);
+        let _place = self.place(tenant, wait)?;
         let answer = self.store.result(reference(tenant, id)?, wait);
         match self.unless_draining(wait, answer).await? {
             Some(ResultLookup::Done { task, record }) => Ok((task, record)),

@@ -3,17 +3,33 @@
 use super::produce::reference;
 use super::{Broker, Error};
 use codeq_queue::queue::check_command;
-use codeq_queue::{QueueKey, QueueStats, Refusal, State, Task};
+use codeq_queue::store::Cancel;
+use codeq_queue::task::reason_text;
+use codeq_queue::{QueueKey, QueueStats, Refusal, State, Task, limits};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Broker {
-    /// Ends a task that has not ended.
-    pub async fn cancel(&self, tenant: &Arc<str>, id: &str) -> Result<Task, Error> {
-        let cancelled = self.store.cancel(vec![reference(tenant, id)?]).await?.pop();
-        Ok(cancelled.ok_or(Refusal::NotFound)??)
+    /// Ends a task that has not ended, or asks its owner to stop within the grace.
+    pub async fn cancel(
+        &self,
+        tenant: &Arc<str>,
+        id: &str,
+        grace_seconds: i64,
+        reason: Option<&str>,
+    ) -> Result<Task, Error> {
+        let grace = u64::try_from(grace_seconds).ok().filter(|seconds| *seconds <= limits::GRACE_SECONDS);
+        let grace = Duration::from_secs(grace.ok_or(Refusal::InvalidGrace)?);
+        let cancel = Cancel { task: reference(tenant, id)?, grace, reason: reason_text(reason) };
+        let cancelled = self.store.cancel(vec![cancel]).await?.pop();
+        let task = cancelled.ok_or(Refusal::NotFound)??;
+        if let Some(lease) = task.state.lease() {
+            self.stops.tell(tenant, (task.id, task.attempts), lease);
+        }
+        Ok(task)
     }
 
-    /// Gives a dead letter another set of attempts.
+    /// Gives a task that has failed another set of attempts.
     pub async fn requeue(
         &self,
         tenant: &Arc<str>,
@@ -21,7 +37,7 @@ impl Broker {
         id: &str,
         max_attempts: Option<i64>,
     ) -> Result<Task, Error> {
-        self.dead_letter(tenant, command, id).await?;
+        self.of_command(tenant, command, id).await?;
         let requeued =
             self.store.requeue(vec![reference(tenant, id)?], attempts_given(max_attempts)).await?.pop();
         Ok(requeued.ok_or(Refusal::NotFound)??)
@@ -34,12 +50,16 @@ impl Broker {
         Ok(removed.ok_or(Refusal::NotFound)??)
     }
 
-    async fn dead_letter(&self, tenant: &Arc<str>, command: &str, id: &str) -> Result<(), Error> {
+    async fn of_command(&self, tenant: &Arc<str>, command: &str, id: &str) -> Result<Task, Error> {
         let task = self.get(tenant, id).await?;
-        if !task.body.command.eq_ignore_ascii_case(command) {
-            return Err(Refusal::NotFound.into());
+        match task.body.command.eq_ignore_ascii_case(command) {
+            true => Ok(task),
+            false => Err(Refusal::NotFound.into()),
         }
-        match task.state {
+    }
+
+    async fn dead_letter(&self, tenant: &Arc<str>, command: &str, id: &str) -> Result<(), Error> {
+        match self.of_command(tenant, command, id).await?.state {
             State::Dead => Ok(()),
             _ => Err(Refusal::NotDead.into()),
         }

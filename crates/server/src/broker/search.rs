@@ -72,9 +72,14 @@ impl Broker {
         Ok(attempts.ok_or(Refusal::NotFound)?)
     }
 
-    /// The causes of the dead letters of a command, or of all.
-    pub async fn groups(&self, tenant: Option<Arc<str>>, command: Option<String>) -> Result<Groups, Error> {
-        let filter = Filter { command, place: Some(Whereabouts::Dead), ..Filter::default() };
+    /// The causes of the dead letters, or of the failed tasks, of a command or of all.
+    pub async fn groups(
+        &self,
+        tenant: Option<Arc<str>>,
+        command: Option<String>,
+        place: Whereabouts,
+    ) -> Result<Groups, Error> {
+        let filter = Filter { command, place: Some(place), ..Filter::default() };
         let mut gathered = Gathered::default();
         self.each(tenant, Arc::new(filter), |task| gathered.add(task)).await?;
         Ok(gathered.groups())

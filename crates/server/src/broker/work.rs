@@ -1,27 +1,37 @@
 //! What workers do: claim, keep, give back and finish tasks.
 
 use super::artifacts::keys;
+use super::fair::Drawn;
 use super::held::Held;
 use super::produce::reference;
+use super::sighted::Sighted;
 use super::{Broker, Error, Items, merge, part};
 use crate::auth::{Caller, EventTypes};
 use crate::telemetry::traces::task::Verb;
+use crate::workers::Protocol;
 use bytes::Bytes;
+use codeq_api::work::WorkerInfo;
 use codeq_queue::lease::lease_length;
 use codeq_queue::queue::check_command;
-use codeq_queue::store::{Abandon, Claim, Heartbeat, Nack, Report, Returned, Submit, Wait};
-use codeq_queue::{Commands, Failure, Owner, Refusal, ResultRecord, Task, limits};
+use codeq_queue::retry::check_refund;
+use codeq_queue::store::{Abandon, Beat, Claim, Heartbeat, Nack, Report, Returned, Submit, Wait};
+use codeq_queue::task::{check_checkpoint, check_progress};
+use codeq_queue::{Commands, Failure, Order, Owner, Refusal, ResultRecord, Task, limits};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ClaimRequest {
+    pub protocol: Protocol,
     /// `None`: whatever the token allows.
     pub commands: Option<Vec<String>>,
     pub lease_seconds: i64,
     /// `Duration::MAX` is without end.
     pub wait: Duration,
     pub count: usize,
+    pub order: Order,
+    /// What the worker tells of itself.
+    pub info: Option<Arc<WorkerInfo>>,
 }
 
 /// Names the attempt that a report is about.
@@ -31,6 +41,35 @@ pub struct ReportRequest {
     pub owner: Arc<Owner>,
     /// As sent; a number that no attempt can have is simply not the current one.
     pub attempt: Option<i64>,
+    pub protocol: Protocol,
+}
+
+#[derive(Clone, Debug)]
+pub struct BeatRequest {
+    pub report: ReportRequest,
+    pub extend_seconds: i64,
+    /// JSON text.
+    pub progress: Option<String>,
+    /// JSON text.
+    pub checkpoint: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NackRequest {
+    pub report: ReportRequest,
+    pub delay_seconds: i64,
+    pub reason: Option<String>,
+    pub refund: bool,
+    /// JSON text.
+    pub checkpoint: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AbandonRequest {
+    pub report: ReportRequest,
+    pub refund: bool,
+    /// JSON text.
+    pub checkpoint: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +96,7 @@ pub struct Lent {
     broker: Arc<Broker>,
     tenant: Arc<str>,
     owner: Arc<Owner>,
+    protocol: Protocol,
     tasks: Vec<Task>,
 }
 
@@ -69,7 +109,7 @@ impl Lent {
     pub fn split_off(&mut self, count: usize) -> Lent {
         let tasks = self.tasks.split_off(count.min(self.tasks.len()));
         let (broker, tenant) = (self.broker.clone(), self.tenant.clone());
-        Lent { broker, tenant, owner: self.owner.clone(), tasks }
+        Lent { broker, tenant, owner: self.owner.clone(), protocol: self.protocol, tasks }
     }
 
     /// They have reached the worker as far as we can know.
@@ -83,14 +123,10 @@ impl Drop for Lent {
         if self.tasks.is_empty() {
             return;
         }
-        let back = self.tasks.iter().map(|task| Abandon {
-            report: Report {
-                tenant: self.tenant.clone(),
-                id: task.id,
-                owner: self.owner.clone(),
-                attempt: Some(task.attempts),
-            },
-            refund: true,
+        self.broker.unlend((&self.tenant, &self.owner, self.protocol), &self.tasks);
+        let back = self.tasks.iter().map(|task| {
+            let (tenant, owner) = (self.tenant.clone(), self.owner.clone());
+            Abandon::new(Report { tenant, id: task.id, owner, attempt: Some(task.attempts) }, true)
         });
         let released = self.broker.store.abandon(back.collect());
         // Without a runtime the process is ending, and the leases expire.
@@ -111,59 +147,91 @@ impl Broker {
         let wait = self.until(request.wait);
         let asked_at = self.traces.now();
         let lease = lease_length(request.lease_seconds, self.settings.default_lease);
-        let claim = Claim {
-            tenant: caller.tenant.clone(),
-            commands: allowed(&caller.event_types, request.commands.as_deref())?,
-            owner: owner.clone(),
-            lease,
-            count: request.count,
-            wait,
+        let commands = allowed(&caller.event_types, request.commands.as_deref())?;
+        let _place = self.place(&caller.tenant, wait)?;
+        let (tenant, count) = (caller.tenant.clone(), request.count);
+        let claim = Claim { tenant, commands, owner: owner.clone(), lease, count, wait };
+        self.sight(&caller.tenant, &owner, &request);
+        let tasks = self.take(claim, &request.order).await?;
+        self.lend((&caller.tenant, &owner, request.protocol), &tasks, lease);
+        self.traces.claimed(asked_at, &owner, lease, &tasks);
+        let (tenant, protocol) = (caller.tenant.clone(), request.protocol);
+        Ok(Lent { broker: self.clone(), tenant, owner, protocol, tasks })
+    }
+
+    /// What there is now, else what comes while it waits.
+    async fn take(&self, claim: Claim, order: &Order) -> Result<Vec<Task>, Failure> {
+        let wait = claim.wait;
+        let claim = match order {
+            Order::Listed => claim,
+            Order::Fair(weights) => match self.take_drawn(claim, weights).await? {
+                Drawn::Taken(tasks) => return Ok(tasks),
+                Drawn::Open(claim) => claim,
+            },
         };
+        // A task can fall due at the very end of the wait: then one more look finds it.
+        let last = matches!(wait, Wait::Until(_)).then(|| Claim { wait: Wait::No, ..claim.clone() });
         let claiming = match wait {
             Wait::No => self.store.claim(claim),
             _ => Held::count(self.store.claim(claim), self.held.clone()),
         };
         let claimed = self.unless_draining(wait, claiming).await?;
-        let tasks = claimed.unwrap_or_default();
-        self.traces.claimed(asked_at, &owner, lease, &tasks);
-        Ok(Lent { broker: self.clone(), tenant: caller.tenant.clone(), owner, tasks })
+        let tasks = match (claimed, last) {
+            (Some(tasks), Some(last)) if tasks.is_empty() => self.store.claim(last).await?,
+            (claimed, _) => claimed.unwrap_or_default(),
+        };
+        Ok(tasks)
     }
 
-    pub async fn heartbeat(&self, tenant: &Arc<str>, beats: Vec<(ReportRequest, i64)>) -> Items<()> {
-        let check = |(report, extend_seconds): (ReportRequest, i64)| {
-            let extend = lease_length(extend_seconds, self.settings.default_lease);
-            Ok(Heartbeat { report: report.check(tenant)?, extend })
+    pub async fn heartbeat(&self, tenant: &Arc<str>, beats: Vec<BeatRequest>) -> Items<Beat> {
+        let check = |beat: BeatRequest| {
+            let extend = lease_length(beat.extend_seconds, self.settings.default_lease);
+            Ok(Heartbeat {
+                report: beat.report.check(tenant)?,
+                extend,
+                progress: beat.progress.as_deref().map(check_progress).transpose()?,
+                checkpoint: beat.checkpoint.as_deref().map(check_checkpoint).transpose()?,
+            })
         };
-        let noted = self.note(&beats, |(report, extend_seconds)| {
-            let extend = lease_length(*extend_seconds, self.settings.default_lease);
-            (report, Verb::Heartbeat { extend })
+        let noted = self.note(&beats, |beat| {
+            let extend = lease_length(beat.extend_seconds, self.settings.default_lease);
+            (&beat.report, Verb::Heartbeat { extend })
         });
+        let sighted = Sighted::of(beats.iter().map(|beat| &beat.report));
+        let longest = beats.iter().map(|beat| beat.extend_seconds).max().unwrap_or(0);
         let beaten = each(beats, check, |sound| self.store.heartbeat(sound)).await;
+        self.kept(sighted, tenant, &beaten, lease_length(longest, self.settings.default_lease));
         self.tell(noted, tenant, &beaten).await;
         beaten
     }
 
-    pub async fn nack(
-        &self,
-        tenant: &Arc<str>,
-        nacks: Vec<(ReportRequest, i64, Option<String>)>,
-    ) -> Items<Returned> {
-        let check = |(report, delay_seconds, reason): (ReportRequest, i64, Option<String>)| {
-            Ok(Nack { report: report.check(tenant)?, delay_seconds, reason })
+    pub async fn nack(&self, tenant: &Arc<str>, nacks: Vec<NackRequest>) -> Items<Returned> {
+        let check = |nack: NackRequest| {
+            let checkpoint = nack.checkpoint.as_deref().map(check_checkpoint).transpose()?;
+            let refund = check_refund(nack.refund, nack.delay_seconds)?;
+            let report = nack.report.check(tenant)?;
+            Ok(Nack { refund, checkpoint, ..Nack::new(report, nack.delay_seconds, nack.reason) })
         };
-        let noted = self.note(&nacks, |(report, delay_seconds, reason)| {
-            (report, Verb::Nack { delay_seconds: *delay_seconds, reason: reason.clone() })
+        let noted = self.note(&nacks, |nack| {
+            let verb = Verb::Nack { delay_seconds: nack.delay_seconds, reason: nack.reason.clone() };
+            (&nack.report, verb)
         });
+        let sighted = Sighted::of(nacks.iter().map(|nack| &nack.report));
         let nacked = each(nacks, check, |sound| self.store.nack(sound)).await;
+        self.ended(sighted, tenant, &nacked);
         self.tell(noted, tenant, &nacked).await;
         nacked
     }
 
-    pub async fn abandon(&self, tenant: &Arc<str>, abandons: Vec<(ReportRequest, bool)>) -> Items<Returned> {
-        let check =
-            |(report, refund): (ReportRequest, bool)| Ok(Abandon { report: report.check(tenant)?, refund });
-        let noted = self.note(&abandons, |(report, _)| (report, Verb::Abandon));
+    pub async fn abandon(&self, tenant: &Arc<str>, abandons: Vec<AbandonRequest>) -> Items<Returned> {
+        let check = |abandon: AbandonRequest| {
+            let checkpoint = abandon.checkpoint.as_deref().map(check_checkpoint).transpose()?;
+            Ok(Abandon { checkpoint, ..Abandon::new(abandon.report.check(tenant)?, abandon.refund) })
+        };
+        let noted = self.note(&abandons, |abandon| (&abandon.report, Verb::Abandon));
+        let sighted = Sighted::of(abandons.iter().map(|abandon| &abandon.report));
         let abandoned = each(abandons, check, |sound| self.store.abandon(sound)).await;
+        self.ended(sighted, tenant, &abandoned);
         self.tell(noted, tenant, &abandoned).await;
         abandoned
     }
@@ -176,6 +244,7 @@ impl Broker {
         submits: Vec<Result<SubmitRequest, Refusal>>,
     ) -> Items<ResultRecord> {
         let noted = self.note_submits(&submits);
+        let sighted = Sighted::of_some(submits.iter().map(|submit| Some(&submit.as_ref().ok()?.report)));
         let (mut sound, mut places, mut files) = (Vec::new(), Vec::new(), Vec::new());
         for submit in submits {
             let prepared = self.prepare(tenant, submit).await;
@@ -192,6 +261,7 @@ impl Broker {
                 self.discard(&keys).await;
             }
         }
+        self.ended(sighted, tenant, &submitted);
         self.tell(noted, tenant, &submitted).await;
         submitted
     }

@@ -11,7 +11,7 @@ use super::address::{ListenAddress, parse_host};
 use super::masked;
 use super::model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Persistence,
-    RateLimit, RateLimits, S3, Sharding, Streams, Tasks, Tracing, Webhooks,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tracing, Webhooks,
 };
 use super::secret::Secret;
 use super::settings::Settings;
@@ -43,6 +43,7 @@ pub(super) fn config(settings: &Settings, mode: Mode) -> Config {
         webhooks: webhooks(settings),
         tracing: tracing(settings),
         rate_limits: rate_limits(settings),
+        test_clock: false,
         shown: masked::shown(settings),
     }
 }
@@ -64,7 +65,7 @@ fn count(settings: &Settings, path: &str) -> u32 {
 }
 
 fn bytes(settings: &Settings, path: &str) -> usize {
-    usize::try_from(settings.int(path)).expect("the rules keep sizes within 1..=i32::MAX")
+    usize::try_from(settings.int(path)).expect("the rules keep sizes within what a machine has")
 }
 
 fn address(settings: &Settings, path: &str) -> Option<ListenAddress> {
@@ -74,7 +75,7 @@ fn address(settings: &Settings, path: &str) -> Option<ListenAddress> {
 fn persistence(settings: &Settings) -> Persistence {
     match settings.text("persistenceProvider") {
         "memory" => Persistence::Memory,
-        "kvrocks" => Persistence::Kvrocks(kvrocks(settings)),
+        "kvrocks" => Persistence::Kvrocks(Box::new(kvrocks(settings))),
         _ => Persistence::Embedded(Embedded {
             path: PathBuf::from(settings.text("persistenceConfig.path")),
             num_shards: count(settings, "persistenceConfig.numShards"),
@@ -96,6 +97,12 @@ fn kvrocks(settings: &Settings) -> Kvrocks {
         cluster: settings.is_true("persistenceConfig.cluster"),
         timeout: seconds(settings, "persistenceConfig.timeoutSeconds"),
         wait_replicas: count(settings, "persistenceConfig.waitReplicas"),
+        wait_timeout: Duration::from_millis(settings.int("persistenceConfig.waitTimeoutMs").unsigned_abs()),
+        sentinel: sentinel(
+            settings.text("persistenceConfig.sentinel.addrs"),
+            settings.text("persistenceConfig.sentinel.master"),
+            settings.text("persistenceConfig.sentinel.password"),
+        ),
         untenanted_tenant: text(settings, "persistenceConfig.untenantedTenant"),
         requeue_inspect_limit: count(settings, "requeueInspectLimit"),
         sweep_interval: seconds(settings, "sweepIntervalSeconds"),
@@ -116,7 +123,26 @@ fn sharding(settings: &Settings) -> Sharding {
             .iter()
             .map(|(name, entry)| (name.clone(), backend(entry)))
             .collect(),
+        spread: settings.is_true("sharding.spread"),
+        spread_over: settings
+            .value("sharding.spreadOver")
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(string)
+            .collect(),
     }
+}
+
+/// `None` without addresses.
+fn sentinel(addresses: &str, master: &str, password: &str) -> Option<Sentinel> {
+    let addresses: Vec<String> =
+        addresses.split(',').map(str::trim).filter(|address| !address.is_empty()).map(Into::into).collect();
+    (!addresses.is_empty()).then(|| Sentinel {
+        addresses,
+        master: master.to_owned(),
+        password: Secret::new(password.to_owned()),
+    })
 }
 
 fn string(value: &Value) -> String {
@@ -133,6 +159,10 @@ fn backend(entry: &Value) -> Backend {
         password: Secret::new(string(&entry["password"])),
         db: number("db"),
         pool_size: number("poolSize"),
+        sentinel: {
+            let field = |name: &str| entry["sentinel"][name].as_str().unwrap_or_default();
+            sentinel(field("addrs"), field("master"), field("password"))
+        },
     }
 }
 
@@ -149,6 +179,8 @@ fn tasks(settings: &Settings) -> Tasks {
             max_seconds: settings.int("backoffMaxSeconds").unsigned_abs(),
         },
         retention: seconds(settings, "retentionSeconds"),
+        failed_retention: seconds(settings, "failedRetentionSeconds"),
+        audit_retention: seconds(settings, "auditRetentionSeconds"),
         dlq_retention: (!dlq_retention.is_zero()).then_some(dlq_retention),
         cleanup_interval: seconds(settings, "cleanupIntervalSeconds"),
     }
@@ -175,6 +207,7 @@ fn limits(settings: &Settings) -> Limits {
         max_body_bytes: bytes(settings, "limits.maxBodyBytes"),
         max_payload_bytes: bytes(settings, "limits.maxPayloadBytes"),
         max_submit_bytes: bytes(settings, "limits.maxSubmitBytes"),
+        max_in_flight_bytes: bytes(settings, "limits.maxInFlightBytes"),
     }
 }
 

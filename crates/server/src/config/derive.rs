@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Mode;
+use super::address::ListenAddress;
 use super::keys::{self, KEYS};
 use super::settings::{Findings, Settings};
+use crate::memory;
 
 pub(super) const DEV_ADDRESS: &str = "127.0.0.1";
 /// The token of both sides in `codeq dev`.
@@ -25,6 +27,28 @@ pub(super) fn provider(settings: &Settings) -> Option<&'static str> {
         "memory" => Some("memory"),
         _ => None,
     }
+}
+
+/// The original server kept its tasks in Redis without being told to. A configuration that names a Redis and no provider
+/// has a configuration of that server, and would find an empty store instead of its tasks.
+pub(super) fn choose_provider(settings: &mut Settings, mode: Mode, findings: &mut Findings) {
+    if settings.is_set("persistenceProvider") || !settings.is_set("redisAddr") {
+        return;
+    }
+    let is_embedded =
+        KEYS.iter().any(|key| keys::provider_of(key.path) == Some("embedded") && settings.is_set(key.path));
+    let warning = match mode == Mode::Serve && !is_embedded {
+        true => {
+            settings.put("persistenceProvider", "kvrocks");
+            "redisAddr is set and persistenceProvider is not: tasks are kept there, as with \
+             persistenceProvider kvrocks. Set persistenceProvider to embedded to keep them in a directory"
+        }
+        false => {
+            "redisAddr is ignored: tasks are kept in a directory. Set persistenceProvider to kvrocks to keep \
+             them there"
+        }
+    };
+    findings.warnings.push(warning.into());
 }
 
 /// Drops the keys of other providers. A source that names both the provider and such a key, or comes
@@ -55,11 +79,27 @@ pub(super) fn force_loopback(settings: &mut Settings, findings: &mut Findings) {
         findings.warnings.push(format!("bindAddress is ignored: codeq dev listens on {DEV_ADDRESS} only"));
     }
     settings.reset("bindAddress");
+    for path in ["metricsAddr", "workerStreamAddr", "producerStreamAddr"] {
+        let Some(given) = ListenAddress::parse(settings.text(path)) else { continue };
+        if given.host.as_deref().is_some_and(is_loopback) {
+            continue;
+        }
+        let address = format!("{DEV_ADDRESS}:{}", given.port);
+        if given.host.as_deref().is_some_and(|host| host != "localhost") {
+            findings.warnings.push(format!("{path} is {address}: codeq dev listens on {DEV_ADDRESS} only"));
+        }
+        settings.put(path, address);
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Runs after the rules of the kinds.
 pub(super) fn apply(settings: &mut Settings, mode: Mode, findings: &mut Findings) {
     derive_store(settings);
+    derive_budget(settings);
     derive_identity(settings);
     if settings.value("webhooks.allowPrivateAddresses").is_null() {
         settings.put("webhooks.allowPrivateAddresses", settings.text("env") == "dev");
@@ -100,6 +140,14 @@ fn derive_embedded(settings: &mut Settings) {
         settings.put("durability", if settings.is_true(fsync) { "fsync" } else { "os" });
     }
     settings.put(fsync, settings.text("durability") == "fsync");
+}
+
+/// A quarter of the memory, and never so little that a token could not submit the largest result.
+fn derive_budget(settings: &mut Settings) {
+    if settings.value("limits.maxInFlightBytes").is_null() {
+        let quarter = i64::try_from(memory::total_bytes() / 4).unwrap_or(i64::MAX);
+        settings.put("limits.maxInFlightBytes", quarter.max(4 * settings.int("limits.maxSubmitBytes")));
+    }
 }
 
 fn derive_identity(settings: &mut Settings) {

@@ -4,10 +4,10 @@
 //! its rule, and the default. Reading, checking, printing and the reference file follow the table.
 //! Keys of `persistenceConfig` belong to one provider, see [`provider_of`].
 
-use super::keys::Default::{Empty, False, Float, Int, Text, True, Unset};
+use super::keys::Default::{Empty, False, Float, Int, NoNames, Text, True, Unset};
 use super::keys::Kind::{
-    Auth, Backends, Bool, Choice, Count, Filled, Flat, Host, HttpUrl, Listen, NotNegative, Plain, Policy,
-    Ratio, Secret, Shards, Within, Zone,
+    Auth, Backends, Bool, Choice, Count, Few, Filled, Flat, Host, HttpUrl, Listen, Names, NotNegative, Plain,
+    Policy, Ratio, Secret, Sentinel, Shards, Within, Zone,
 };
 
 /// What a value is and what is done to it. Numbers of a kind are upper bounds.
@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Bool,
     /// A whole number; zero and less mean the default; above the bound is a fault.
     Count(i64),
+    /// As [`Kind::Count`], where the range is worth telling.
+    Few(i64),
     /// As [`Kind::Count`], but above the bound the bound is taken.
     Flat(i64),
     /// A whole number; less than zero means zero; above the bound is a fault.
@@ -48,6 +50,10 @@ pub(super) enum Kind {
     Shards,
     /// Shard names mapped to their servers.
     Backends,
+    /// A list of names.
+    Names,
+    /// Who tells which server is master: `addrs`, `master` and `password`, all texts.
+    Sentinel,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,6 +67,8 @@ pub(super) enum Default {
     Text(&'static str),
     /// An empty map.
     Empty,
+    /// An empty list.
+    NoNames,
 }
 
 #[derive(Debug)]
@@ -81,6 +89,9 @@ const COUNT: i64 = i32::MAX as i64;
 /// One byte less than 2 GiB.
 const BYTES: i64 = i32::MAX as i64;
 
+/// More memory than any machine has.
+const MEMORY_BYTES: i64 = 1 << 50;
+
 /// The map that holds the keys of the store.
 pub(super) const PERSISTENCE: &str = "persistenceConfig";
 
@@ -98,7 +109,7 @@ pub(super) static KEYS: &[Key] = &[
     // Store.
     key("persistenceProvider", &["PERSISTENCE_PROVIDER"], Filled, Text("embedded")),
     key("persistenceConfig.path", &[], Filled, Text("./codeq-data")),
-    key("persistenceConfig.numShards", &[], Within(1, 64), Int(1)),
+    key("persistenceConfig.numShards", &[], Few(64), Int(1)),
     key("persistenceConfig.fsyncOnCommit", &[], Bool, Unset),
     key("persistenceConfig.addr", &[], Filled, Unset),
     key("persistenceConfig.password", &[], Secret, Unset),
@@ -108,6 +119,10 @@ pub(super) static KEYS: &[Key] = &[
     key("persistenceConfig.cluster", &[], Bool, False),
     key("persistenceConfig.timeoutSeconds", &[], Count(SECONDS), Int(5)),
     key("persistenceConfig.waitReplicas", &[], NotNegative(COUNT), Int(0)),
+    key("persistenceConfig.waitTimeoutMs", &[], Count(SECONDS), Int(500)),
+    key("persistenceConfig.sentinel.addrs", &[], Plain, Text("")),
+    key("persistenceConfig.sentinel.master", &[], Plain, Text("")),
+    key("persistenceConfig.sentinel.password", &[], Secret, Text("")),
     key("persistenceConfig.untenantedTenant", &[], Plain, Text("")),
     key("durability", &[], Choice(&["fsync", "os"]), Text("fsync")),
     key("redisAddr", &["REDIS_ADDR"], Filled, Text("localhost:6379")),
@@ -121,6 +136,8 @@ pub(super) static KEYS: &[Key] = &[
     key("backoffBaseSeconds", &["BACKOFF_BASE_SECONDS"], Count(SECONDS), Int(5)),
     key("backoffMaxSeconds", &["BACKOFF_MAX_SECONDS"], Count(SECONDS), Int(900)),
     key("retentionSeconds", &[], Count(SECONDS), Int(86_400)),
+    key("failedRetentionSeconds", &[], Count(SECONDS), Int(604_800)),
+    key("auditRetentionSeconds", &[], Count(SECONDS), Int(7_776_000)),
     key("dlqRetentionSeconds", &[], NotNegative(SECONDS), Int(0)),
     key("cleanupIntervalSeconds", &[], Count(SECONDS), Int(30)),
     // Artifacts.
@@ -137,6 +154,7 @@ pub(super) static KEYS: &[Key] = &[
     key("limits.maxBodyBytes", &[], Count(BYTES), Int(4_194_304)),
     key("limits.maxPayloadBytes", &[], Count(BYTES), Int(1_048_576)),
     key("limits.maxSubmitBytes", &[], Count(BYTES), Int(100_663_296)),
+    key("limits.maxInFlightBytes", &[], Count(MEMORY_BYTES), Unset),
     key("streams.endAtTokenExpiry", &[], Bool, True),
     key("workerStreamAddr", &["WORKER_STREAM_ADDR"], Listen, Text("")),
     key("producerStreamAddr", &["PRODUCER_STREAM_ADDR"], Listen, Text("")),
@@ -196,6 +214,8 @@ pub(super) static KEYS: &[Key] = &[
     key("sharding.commandMappings", &[], Shards, Empty),
     key("sharding.tenantOverrides", &[], Shards, Empty),
     key("sharding.backends", &[], Backends, Empty),
+    key("sharding.spread", &[], Bool, False),
+    key("sharding.spreadOver", &[], Names, NoNames),
 ];
 
 /// The keys of one entry of `sharding.backends`, by their name in it.
@@ -204,6 +224,7 @@ pub(super) static BACKEND_KEYS: &[Key] = &[
     key("password", &[], Secret, Text("")),
     key("db", &[], NotNegative(COUNT), Int(0)),
     key("poolSize", &[], Count(COUNT), Int(10)),
+    key("sentinel", &[], Sentinel, Empty),
 ];
 
 pub(super) fn find(path: &str) -> Option<&'static Key> {

@@ -42,8 +42,17 @@ fn masked_value(kind: Kind, value: &Value) -> Value {
         Kind::Secret => masked_secret(value),
         Kind::Auth => masked_auth(value),
         Kind::Backends => masked_backends(value),
+        Kind::Sentinel => masked_sentinel(value),
         _ => masked_url(value),
     }
+}
+
+fn masked_sentinel(value: &Value) -> Value {
+    let mut shown = value.clone();
+    if let Some(password) = shown.get_mut("password") {
+        *password = masked_secret(password);
+    }
+    shown
 }
 
 /// Shows whether there is a secret.

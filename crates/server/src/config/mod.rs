@@ -33,7 +33,7 @@ pub use derive::{DEV_TENANT, DEV_TOKEN};
 pub use error::ConfigError;
 pub use model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Persistence,
-    RateLimit, RateLimits, S3, Sharding, Streams, Tasks, Tracing, Webhooks,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tracing, Webhooks,
 };
 pub use secret::{MASK, Secret};
 
@@ -69,6 +69,23 @@ pub fn load(sources: Sources) -> Result<Loaded, ConfigError> {
     check(settings, mode, findings)
 }
 
+/// Reads and checks all sources for a tool that works on the shards of a Kvrocks and serves nobody: it needs
+/// neither auth nor webhooks, and backends alone say which store it is.
+pub fn load_shards(sources: Sources) -> Result<Loaded, ConfigError> {
+    let mode = sources.mode;
+    let mut findings = Findings::default();
+    let mut settings = read(sources, &mut findings);
+    if !settings.map("sharding.backends").is_empty() {
+        settings.put("sharding.enabled", true);
+        if !settings.is_set("persistenceProvider") {
+            settings.put("persistenceProvider", "kvrocks");
+        }
+    }
+    prepare(&mut settings, mode, &mut findings)?;
+    findings.faults.extend(validate::shard_faults(&settings));
+    built(&settings, mode, findings)
+}
+
 /// Reads and checks the text of a file as the only source.
 pub fn load_text(text: &str, mode: Mode) -> Result<Loaded, ConfigError> {
     let (mut settings, mut findings) = (Settings::defaults(mode), Findings::default());
@@ -77,25 +94,38 @@ pub fn load_text(text: &str, mode: Mode) -> Result<Loaded, ConfigError> {
         Err(fault) => findings.faults.push(fault),
     }
     if findings.faults.is_empty() {
+        derive::choose_provider(&mut settings, mode, &mut findings);
         derive::drop_foreign_keys(&mut settings, &mut findings);
     }
     check(settings, mode, findings)
 }
 
 fn check(mut settings: Settings, mode: Mode, mut findings: Findings) -> Result<Loaded, ConfigError> {
+    prepare(&mut settings, mode, &mut findings)?;
+    findings.faults.extend(validate::faults(&settings, mode));
+    built(&settings, mode, findings)
+}
+
+/// Bounds, replacements, and what follows from other settings.
+fn prepare(settings: &mut Settings, mode: Mode, findings: &mut Findings) -> Result<(), ConfigError> {
     if !findings.faults.is_empty() {
-        return Err(ConfigError::Load(findings.faults));
+        // What could be read is judged as well: a misspelt key must not hide a wrong value.
+        rules::apply(settings, findings);
+        return Err(ConfigError::Load(std::mem::take(&mut findings.faults)));
     }
     if mode == Mode::Dev {
-        derive::force_loopback(&mut settings, &mut findings);
+        derive::force_loopback(settings, findings);
     }
-    rules::apply(&mut settings, &mut findings);
-    derive::apply(&mut settings, mode, &mut findings);
-    findings.faults.extend(validate::faults(&settings, mode));
+    rules::apply(settings, findings);
+    derive::apply(settings, mode, findings);
+    Ok(())
+}
+
+fn built(settings: &Settings, mode: Mode, findings: Findings) -> Result<Loaded, ConfigError> {
     if !findings.faults.is_empty() {
         return Err(ConfigError::Invalid(findings.faults));
     }
-    Ok(Loaded { config: build::config(&settings, mode), warnings: findings.warnings })
+    Ok(Loaded { config: build::config(settings, mode), warnings: findings.warnings })
 }
 
 fn read(sources: Sources, findings: &mut Findings) -> Settings {
@@ -110,6 +140,7 @@ fn read(sources: Sources, findings: &mut Findings) -> Settings {
     environment::take(&mut settings, &variables, findings);
     environment::take_flags(&mut settings, &sources.flags, findings);
     if is_provider_known {
+        derive::choose_provider(&mut settings, sources.mode, findings);
         derive::drop_foreign_keys(&mut settings, findings);
     }
     settings

@@ -55,6 +55,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     pub tracing: Tracing,
     pub rate_limits: RateLimits,
+    /// Time stands still until a call moves it: `codeq dev --test-clock`.
+    pub test_clock: bool,
     /// Every key with its value in use, secrets masked.
     pub(super) shown: Value,
 }
@@ -83,7 +85,7 @@ impl Config {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Persistence {
     Embedded(Embedded),
-    Kvrocks(Kvrocks),
+    Kvrocks(Box<Kvrocks>),
     Memory,
 }
 
@@ -118,6 +120,10 @@ pub struct Kvrocks {
     /// To connect, and for each call.
     pub timeout: Duration,
     pub wait_replicas: u32,
+    /// How long a write waits for them.
+    pub wait_timeout: Duration,
+    /// Who tells which server is master; then `addr` does not count.
+    pub sentinel: Option<Sentinel>,
     pub untenanted_tenant: String,
     pub requeue_inspect_limit: u32,
     pub sweep_interval: Duration,
@@ -132,6 +138,17 @@ pub struct Sharding {
     pub command_mappings: BTreeMap<String, String>,
     pub tenant_overrides: BTreeMap<String, String>,
     pub backends: BTreeMap<String, Backend>,
+    /// Whether queues that are not mapped spread over 64 shards by themselves.
+    pub spread: bool,
+    /// The backends that these live on.
+    pub spread_over: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sentinel {
+    pub addresses: Vec<String>,
+    pub master: String,
+    pub password: Secret,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -140,6 +157,7 @@ pub struct Backend {
     pub password: Secret,
     pub db: u32,
     pub pool_size: u32,
+    pub sentinel: Option<Sentinel>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -149,7 +167,9 @@ pub struct Tasks {
     pub max_attempts: u32,
     pub backoff: Backoff,
     pub retention: Duration,
-    /// `None`: for ever.
+    pub failed_retention: Duration,
+    pub audit_retention: Duration,
+    /// `None`: forever.
     pub dlq_retention: Option<Duration>,
     pub cleanup_interval: Duration,
 }
@@ -179,6 +199,8 @@ pub struct Limits {
     /// At most `max_body_bytes`.
     pub max_payload_bytes: usize,
     pub max_submit_bytes: usize,
+    /// Bodies, messages and large answers in memory, over the whole server.
+    pub max_in_flight_bytes: usize,
 }
 
 #[derive(Clone, PartialEq, Debug)]

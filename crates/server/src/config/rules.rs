@@ -79,12 +79,13 @@ fn rule(key: &Key, value: &Value, path: &str, findings: &mut Findings) -> Ruling
 
 fn rule_int(kind: Kind, number: i64, path: &str) -> Ruling {
     match kind {
-        Kind::Count(_) | Kind::Flat(_) if number <= 0 => Ruling::UseDefault,
+        Kind::Count(_) | Kind::Few(_) | Kind::Flat(_) if number <= 0 => Ruling::UseDefault,
         Kind::NotNegative(_) if number < 0 => Ruling::Replace(Value::from(0)),
         Kind::Flat(most) if number > most => Ruling::Replace(Value::from(most)),
         Kind::Count(most) | Kind::NotNegative(most) if number > most => {
             Ruling::Fault(format!("{path} must be at most {most}"))
         }
+        Kind::Few(most) if number > most => Ruling::Fault(format!("{path} must be between 1 and {most}")),
         Kind::Within(least, most) if !(least..=most).contains(&number) => {
             Ruling::Fault(format!("{path} must be between {least} and {most}"))
         }

@@ -204,5 +204,6 @@ pub(super) fn plain_default(key: &Key) -> Value {
         Default::Float(number) => Value::from(number),
         Default::Text(text) => Value::from(text),
         Default::Empty => Value::Object(Map::new()),
+        Default::NoNames => Value::Array(Vec::new()),
     }
 }

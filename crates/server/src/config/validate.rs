@@ -15,8 +15,18 @@ pub(super) fn faults(settings: &Settings, mode: Mode) -> Vec<String> {
     check_webhooks(settings, &mut faults);
     check_store(settings, &mut faults);
     check_shards(settings, &mut faults);
+    check_spread(settings, &mut faults);
+    check_sentinel(settings, &mut faults);
     faults.extend(settings.unsupported.iter().map(|name| format!("{name} is not supported")));
     check_sizes(settings, &mut faults);
+    faults
+}
+
+/// Those that matter to a tool that works on shards.
+pub(super) fn shard_faults(settings: &Settings) -> Vec<String> {
+    let mut faults = Vec::new();
+    check_store(settings, &mut faults);
+    check_shards(settings, &mut faults);
     faults
 }
 
@@ -53,6 +63,21 @@ fn check_webhooks(settings: &Settings, faults: &mut Vec<String>) {
     if settings.is_true("webhooks.enabled") && is_blank && settings.text("env") != "dev" {
         faults.push("webhookHmacSecret is required when webhooks are enabled".into());
     }
+    if is_placeholder(settings.text("webhookHmacSecret")) {
+        faults.push(
+            "webhookHmacSecret is a placeholder: set a secret of your own, such as whsec_ and the output of \
+             `openssl rand -base64 32`"
+                .into(),
+        );
+    }
+}
+
+/// Whether this is the text of an example, which everybody knows.
+fn is_placeholder(secret: &str) -> bool {
+    let secret = secret.to_ascii_lowercase();
+    ["replace_with", "replace-with", "replace_me", "replace-me", "your-secret"]
+        .iter()
+        .any(|word| secret.contains(word))
 }
 
 fn check_store(settings: &Settings, faults: &mut Vec<String>) {
@@ -61,6 +86,54 @@ fn check_store(settings: &Settings, faults: &mut Vec<String>) {
     }
     if settings.is_true("sharding.enabled") && provider(settings) != Some("kvrocks") {
         faults.push("sharding requires persistenceProvider=kvrocks".into());
+    }
+}
+
+/// Names of the form `p<digits>` belong to the spread shards.
+fn is_spread_name(name: &str) -> bool {
+    name.strip_prefix('p').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|c| c.is_ascii_digit()))
+}
+
+/// The most backends that 64 spread shards can live on.
+const SPREAD_BACKENDS: usize = 64;
+
+fn check_spread(settings: &Settings, faults: &mut Vec<String>) {
+    let backends = settings.map("sharding.backends");
+    let mapped = ["sharding.commandMappings", "sharding.tenantOverrides"]
+        .into_iter()
+        .flat_map(|path| settings.map(path).values().filter_map(|shard| shard.as_str()));
+    let named = backends.keys().map(String::as_str).chain([settings.text("sharding.defaultShard")]);
+    for name in named.chain(mapped).filter(|name| is_spread_name(name)) {
+        faults.push(format!("shard name \"{name}\" is reserved for spread shards; choose another name"));
+    }
+    let over: Vec<&str> = settings
+        .value("sharding.spreadOver")
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str())
+        .collect();
+    if over.len() > SPREAD_BACKENDS {
+        faults.push(format!(
+            "sharding.spreadOver names {} backends, at most {SPREAD_BACKENDS} are possible",
+            over.len()
+        ));
+    }
+    for name in over.into_iter().filter(|name| !backends.contains_key(*name)) {
+        faults.push(format!(
+            "sharding.spreadOver names backend \"{name}\", which sharding.backends does not define"
+        ));
+    }
+}
+
+fn check_sentinel(settings: &Settings, faults: &mut Vec<String>) {
+    let addresses = settings.text("persistenceConfig.sentinel.addrs").trim();
+    let master = settings.text("persistenceConfig.sentinel.master").trim();
+    if addresses.is_empty() != master.is_empty() {
+        faults.push("persistenceConfig.sentinel needs both addrs and master".into());
+    }
+    if !addresses.is_empty() && settings.is_true("persistenceConfig.cluster") {
+        faults.push("persistenceConfig.sentinel and persistenceConfig.cluster exclude each other".into());
     }
 }
 
@@ -85,7 +158,8 @@ fn check_shards(settings: &Settings, faults: &mut Vec<String>) {
         }
     }
     for (name, backend) in backends {
-        if backend["address"].as_str().unwrap_or_default().trim().is_empty() {
+        let has_sentinel = !backend["sentinel"]["addrs"].as_str().unwrap_or_default().trim().is_empty();
+        if !has_sentinel && backend["address"].as_str().unwrap_or_default().trim().is_empty() {
             faults.push(format!("shard backend \"{name}\" has empty address"));
         }
     }

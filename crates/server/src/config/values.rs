@@ -12,7 +12,9 @@ pub(super) fn from_value(key: &Key, value: Value, path: &str) -> Result<Option<V
         return Ok(None);
     }
     match key.kind {
-        Kind::Auth | Kind::Shards | Kind::Backends => read_map(key.kind, decoded(value, path)?, path),
+        Kind::Auth | Kind::Shards | Kind::Backends | Kind::Names | Kind::Sentinel => {
+            read_map(key.kind, decoded(value, path)?, path)
+        }
         _ => scalar(key.kind, value, path).map_err(|fault| vec![fault]),
     }
 }
@@ -22,7 +24,7 @@ pub(super) fn from_text(key: &Key, text: &str, name: &str) -> Result<Option<Valu
     let one = |fault: String| vec![fault];
     match key.kind {
         Kind::Bool => Ok(Some(Value::Bool(is_true(text)))),
-        Kind::Count(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
+        Kind::Count(_) | Kind::Few(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
             let number = text.trim().parse::<i64>().map_err(|_| one(format!("{name} must be an integer")))?;
             Ok(Some(Value::from(number)))
         }
@@ -30,7 +32,9 @@ pub(super) fn from_text(key: &Key, text: &str, name: &str) -> Result<Option<Valu
             let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
             number.map(|number| Some(Value::from(number))).ok_or(one(format!("{name} must be a number")))
         }
-        Kind::Auth | Kind::Shards | Kind::Backends => from_value(key, json(text, name)?, name),
+        Kind::Auth | Kind::Shards | Kind::Backends | Kind::Names | Kind::Sentinel => {
+            from_value(key, json(text, name)?, name)
+        }
         _ => Ok(Some(Value::from(text))),
     }
 }
@@ -55,7 +59,7 @@ pub(super) fn json(text: &str, name: &str) -> Result<Value, Vec<String>> {
 fn scalar(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, String> {
     let (fits, wanted) = match kind {
         Kind::Bool => (value.is_boolean(), "true or false"),
-        Kind::Count(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
+        Kind::Count(_) | Kind::Few(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
             (value.is_i64(), "an integer")
         }
         Kind::Ratio => (value.is_number(), "a number"),
@@ -71,8 +75,27 @@ fn read_map(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, Vec<S
         (Kind::Auth, value @ (Value::Object(_) | Value::String(_))) => Ok(Some(value)),
         (Kind::Shards, Value::Object(map)) => shards(map, path),
         (Kind::Backends, Value::Object(map)) => backends(map, path),
+        (Kind::Sentinel, Value::Object(map)) => sentinel(map, path),
+        (Kind::Names, Value::Array(names)) if names.iter().all(Value::is_string) => {
+            Ok(Some(Value::Array(names)))
+        }
+        (Kind::Names, _) => Err(vec![format!("{path} must be a list of names")]),
         _ => Err(vec![format!("{path} must be a map or a JSON text")]),
     }
+}
+
+fn sentinel(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<String>> {
+    let faults: Vec<String> = map
+        .iter()
+        .filter_map(|(name, value)| match name.as_str() {
+            "addrs" | "master" | "password" if value.is_string() => None,
+            "addrs" | "master" | "password" => {
+                Some(format!("{path}.{name} must be a string; put the value in quotes"))
+            }
+            _ => Some(format!("unknown key {path}.{name}")),
+        })
+        .collect();
+    if faults.is_empty() { Ok(Some(Value::Object(map))) } else { Err(faults) }
 }
 
 fn shards(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<String>> {

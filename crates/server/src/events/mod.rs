@@ -1,8 +1,8 @@
-//! The event stream: what happens, told to whoever listens.
+//! The event stream: everything that happens, for those who listen.
 //!
-//! The store tells the [`Feed`] everything once it is durable. The feed keeps the last events for readers
-//! that come back, while somebody listens and a while after; nobody listening costs nothing. A reader that
-//! cannot keep up is told how much it missed. Where other processes serve the same keyspace, what they do is
+//! The store reports everything to the [`Feed`] once it is durable. While somebody listens, and for a while after,
+//! the feed keeps the last events for readers that come back; without listeners it costs nothing. A reader that
+//! cannot keep up learns how much it missed. Where other processes serve the same keyspace, what they do is
 //! heard as well ([`others`]) and gets the feed's own numbers: an id means something to the process that gave
 //! it, and any other answers it with `lagged`. Best effort: nothing here decides anything.
 
@@ -39,7 +39,7 @@ struct Kept {
 
 enum Entry {
     Event(Notice),
-    /// Here so many are missing, zero if nobody knows.
+    /// The number of events missing here; zero if unknown.
     Missed(u64),
 }
 

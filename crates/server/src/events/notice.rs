@@ -5,7 +5,7 @@ use codeq_queue::event::What;
 use codeq_queue::{Event, Owner, QueueKey, State, TaskId, Time};
 use std::sync::Arc;
 
-pub const KINDS: [&str; 10] = [
+pub const KINDS: [&str; 12] = [
     "created",
     "claimed",
     "completed",
@@ -16,6 +16,8 @@ pub const KINDS: [&str; 10] = [
     "promoted",
     "paused",
     "resumed",
+    "ticked",
+    "tick_skipped",
 ];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +32,16 @@ pub struct Notice {
     pub attempt: Option<u32>,
     pub owner: Option<Arc<Owner>>,
     pub error: Option<Arc<str>>,
+    /// Whose tick it was, what became of it, and how many ticks it is about.
+    pub tick: Option<Tick>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tick {
+    pub schedule: Arc<str>,
+    pub outcome: Arc<str>,
+    pub scheduled_for: Time,
+    pub count: u64,
 }
 
 impl Notice {
@@ -40,9 +52,21 @@ impl Notice {
             What::Ended { attempt, owner, error, .. } => {
                 (Some(*attempt).filter(|attempt| *attempt > 0), owner.as_ref(), error.as_ref())
             }
-            What::Created | What::Promoted | What::Reopened | What::Paused | What::Resumed => {
-                (None, None, None)
-            }
+            What::Created
+            | What::Promoted
+            | What::Reopened
+            | What::Paused
+            | What::Resumed
+            | What::Ticked { .. } => (None, None, None),
+        };
+        let tick = match &event.what {
+            What::Ticked { schedule, outcome, scheduled_for, count } => Some(Tick {
+                schedule: schedule.clone(),
+                outcome: outcome.word().into(),
+                scheduled_for: *scheduled_for,
+                count: *count,
+            }),
+            _ => None,
         };
         Notice {
             kind: kind_of(&event.what),
@@ -53,6 +77,7 @@ impl Notice {
             attempt,
             owner: owner.cloned(),
             error: error.cloned(),
+            tick,
         }
     }
 
@@ -71,6 +96,16 @@ impl Notice {
             attempt: body.attempt,
             owner: body.worker_id.as_deref().map(|worker| Arc::new(Owner::new("", worker))),
             error: body.error.as_deref().map(Into::into),
+            tick: body.schedule.as_deref().map(|schedule| Tick {
+                schedule: schedule.into(),
+                outcome: body.outcome.as_deref().unwrap_or_default().into(),
+                scheduled_for: body
+                    .scheduled_for
+                    .as_deref()
+                    .and_then(crate::stamp::parse)
+                    .unwrap_or(Time::ZERO),
+                count: body.count.unwrap_or(1),
+            }),
         })
     }
 
@@ -86,13 +121,17 @@ impl Notice {
             worker_id: self.owner.as_ref().map(|owner| (&*owner.worker_id).into()),
             status: self.status().map(Into::into),
             error: self.error.as_deref().map(Into::into),
+            schedule: self.tick.as_ref().map(|tick| (&*tick.schedule).into()),
+            outcome: self.tick.as_ref().map(|tick| (&*tick.outcome).into()),
+            scheduled_for: self.tick.as_ref().map(|tick| tick.scheduled_for.to_utc().into()),
+            count: self.tick.as_ref().map(|tick| tick.count).filter(|count| *count > 1),
         }
     }
 
     /// Of the task, after what happened.
     fn status(&self) -> Option<&'static str> {
         match self.kind {
-            "created" | "promoted" | "requeued" => Some("PENDING"),
+            "created" | "promoted" | "requeued" | "ticked" => Some("PENDING"),
             "claimed" => Some("IN_PROGRESS"),
             "completed" => Some("COMPLETED"),
             "failed" | "dead" | "cancelled" => Some("FAILED"),
@@ -116,6 +155,8 @@ fn kind_of(what: &What) -> &'static str {
         },
         What::Paused => "paused",
         What::Resumed => "resumed",
+        What::Ticked { outcome, .. } if outcome.is_made() => "ticked",
+        What::Ticked { .. } => "tick_skipped",
     }
 }
 

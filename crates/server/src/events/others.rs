@@ -1,5 +1,5 @@
 //! Events of all processes over one keyspace: ours go to the others while somebody listens there, theirs come
-//! to us. Every process counts everything that happens in it, sent or not, so that whoever listens notices
+//! to us. Every process counts everything that happens in it, sent or not, so that listeners notice
 //! what did not arrive.
 
 use super::notice::Notice;
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often it is said again that somebody listens; some of it may get lost.
+/// How often a listening process announces itself; announcements may get lost.
 pub const AGAIN: Duration = Duration::from_secs(5);
-/// How long a reader waits for the others to be told of it.
+/// How long a reader waits for the other processes to learn about it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Processes of which the last event is remembered; after so many all are forgotten.
+/// Processes whose last event is remembered; when the table is full it is cleared.
 const PROCESSES: usize = 1000;
 
 /// An event on its way, with who sent it and how many it had told of before.

@@ -55,6 +55,11 @@ fn write_task(task: &Task, out: &mut Vec<u8>) {
     }
     put_text(15, body.trace_parent.as_deref().unwrap_or_default(), out);
     put_text(16, body.trace_state.as_deref().unwrap_or_default(), out);
+    put_text(17, body.lane().unwrap_or_default(), out);
+    put_text(18, task.checkpoint.as_deref().unwrap_or_default(), out);
+    for tag in body.tags() {
+        put_text(20, tag, out);
+    }
 }
 
 fn put_bytes(field: u32, bytes: &[u8], out: &mut impl BufMut) {
@@ -90,16 +95,13 @@ fn put_time(field: u32, time: Time, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use codeq_api::grpc::worker;
-    use codeq_queue::{Body, Lease, Owner, State, TaskId};
+    use codeq_queue::{Body, Lease, Owner, State, TaskId, TaskOptions};
     use prost::Message;
     use std::sync::Arc;
 
     fn task() -> Task {
-        let lease = Lease {
-            owner: Arc::new(Owner::new("sub", "w-1")),
-            until: Time::from_millis(1_772_366_405_250),
-            claimed_at: Time::ZERO,
-        };
+        let owner = Arc::new(Owner::new("sub", "w-1"));
+        let lease = Lease::new(owner, Time::from_millis(1_772_366_405_250), Time::ZERO);
         let body = Body {
             tenant: "acme".into(),
             command: "Render".into(),
@@ -109,6 +111,12 @@ mod tests {
             idempotency_key: None,
             trace_parent: Some("00-1".into()),
             trace_state: Some("s".into()),
+            options: TaskOptions {
+                lane: Some("l".into()),
+                tags: ["a".into(), "b".into()].into(),
+                ..TaskOptions::default()
+            }
+            .boxed(),
         };
         Task {
             id: TaskId::from_bits(7),
@@ -119,6 +127,8 @@ mod tests {
             refunds: 0,
             max_attempts: u32::MAX,
             error: None,
+            checkpoint: Some("{\"at\":3}".into()),
+            progress: None,
             created_at: Time::from_millis(1_250),
             updated_at: Time::from_millis(2_000),
         }
@@ -146,6 +156,10 @@ mod tests {
             headers: [("k".into(), "v".into()), ("empty".into(), String::new())].into(),
             trace_parent: "00-1".into(),
             trace_state: "s".into(),
+            lane: "l".into(),
+            checkpoint: "{\"at\":3}".into(),
+            tags: vec!["a".into(), "b".into()],
+            ..worker::Task::default()
         };
         assert_eq!(worker::Task::decode(&*out).unwrap(), expected);
     }

@@ -37,6 +37,8 @@ impl Claimer {
                     Ok(lent) if !lent.tasks().is_empty() || request.wait.is_zero() => {
                         return (arrivals, Ok(lent));
                     }
+                    // It stays held, only nobody is told of it before another of the tenant is served.
+                    Err(Error::Refused(Refusal::TooManyWaiting(_))) => {}
                     Err(Error::Refused(refusal)) => return (arrivals, Err(refusal)),
                     Ok(_) => {}
                     Err(failed) => tracing::debug!(err = %failed, "a held Ready tries again"),

@@ -4,13 +4,9 @@ use bytes::Buf;
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Largest message of a caller whose token has not been seen.
-const HELLO_BYTES: usize = 64 * 1024;
 /// Items in a batch beyond which it is not even refused item by item. An item of two bytes takes hundreds
 /// in memory.
 const BATCH_ITEMS: usize = 100_000;
@@ -42,13 +38,12 @@ impl Event for codeq_api::grpc::worker::WorkerEvent {
 
 /// The codec of one stream.
 pub struct Wire<E, A> {
-    is_known: Arc<AtomicBool>,
     messages: PhantomData<fn() -> (E, A)>,
 }
 
 impl<E, A> Wire<E, A> {
-    pub fn new(is_known: Arc<AtomicBool>) -> Wire<E, A> {
-        Wire { is_known, messages: PhantomData }
+    pub fn new() -> Wire<E, A> {
+        Wire { messages: PhantomData }
     }
 }
 
@@ -59,11 +54,11 @@ impl<E: Event, A: Answer> Codec for Wire<E, A> {
     type Decoder = Wire<E, A>;
 
     fn encoder(&mut self) -> Wire<E, A> {
-        Wire::new(self.is_known.clone())
+        Wire::new()
     }
 
     fn decoder(&mut self) -> Wire<E, A> {
-        Wire::new(self.is_known.clone())
+        Wire::new()
     }
 }
 
@@ -82,10 +77,6 @@ impl<E: Event, A> Decoder for Wire<E, A> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<E>, Status> {
-        // A message takes more room in memory than on the wire; that is not spent on strangers.
-        if buffer.remaining() > HELLO_BYTES && !self.is_known.load(Ordering::Relaxed) {
-            return Err(super::handshake::hello_first());
-        }
         // Every item takes two bytes at least.
         if buffer.remaining() > 2 * BATCH_ITEMS && items(buffer.chunk(), E::BATCH) > BATCH_ITEMS {
             return Err(Status::resource_exhausted("too many items in a batch"));

@@ -1,9 +1,13 @@
-//! Connections: HTTP/2 without TLS, one service and its health on each address.
+//! Connections: HTTP/2 without TLS, one service, its health and KEDA's scaler on each address.
 
 use super::Office;
+use super::arriving::{Arriving, Known};
 use super::codec::Wire;
+use super::scaler;
 use super::session::{Role, Session};
+use super::strangers::{Doorstep, Guest, Restrained};
 use crate::http::{Listening, accept, see_out};
+use crate::seats::{Seat, Seats};
 use crate::telemetry::traces::http::Carried;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -12,7 +16,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -48,13 +51,15 @@ struct Entry {
 pub fn listen<R: Role>(
     listener: TcpListener,
     office: Arc<Office>,
-    most: usize,
+    seats: &Arc<Seats>,
 ) -> std::io::Result<Listening> {
     let reporter = HealthReporter::new();
     let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
     tokio::spawn(report_health(reporter, R::SERVICE, office.draining.clone()));
     let entry = Entry { office, health };
-    accept(listener, most, move |stream, stop, abort| serve::<R>(stream, entry.clone(), stop, abort))
+    accept(listener, seats, move |stream, seat, stop, abort| {
+        serve::<R>(stream, seat, entry.clone(), stop, abort)
+    })
 }
 
 /// Serving until the server shuts down.
@@ -66,18 +71,26 @@ async fn report_health(reporter: HealthReporter, service: &'static str, draining
     }
 }
 
-async fn serve<R: Role>(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: CancellationToken) {
+async fn serve<R: Role>(
+    stream: TcpStream,
+    seat: Arc<Seat>,
+    entry: Entry,
+    stop: CancellationToken,
+    abort: CancellationToken,
+) {
     // Acks are small: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
     let has_asked = CancellationToken::new();
+    let doorstep = Doorstep::new(seat);
     let service = {
-        let has_asked = has_asked.clone();
+        let (has_asked, doorstep) = (has_asked.clone(), doorstep.clone());
         service_fn(move |request: hyper::Request<Incoming>| {
             has_asked.cancel();
-            let entry = entry.clone();
-            async move { Ok::<_, Infallible>(entry.answer::<R>(request).await) }
+            let (entry, guest) = (entry.clone(), doorstep.enter());
+            async move { Ok::<_, Infallible>(entry.answer::<R>(request, guest).await) }
         })
     };
+    let stream = Restrained { stream, doorstep };
     let connection = builder().serve_connection(TokioIo::new(stream), service);
     let silent = tokio::time::timeout(FIRST_STREAM, has_asked.cancelled());
     tokio::select! {
@@ -107,10 +120,23 @@ fn builder() -> http2::Builder<TokioExecutor> {
 }
 
 impl Entry {
-    async fn answer<R: Role>(mut self, request: hyper::Request<Incoming>) -> hyper::Response<Body> {
+    async fn answer<R: Role>(
+        mut self,
+        request: hyper::Request<Incoming>,
+        guest: Option<Guest>,
+    ) -> hyper::Response<Body> {
+        let Some(guest) = guest else {
+            return Status::resource_exhausted("too many streams without a Hello").into_http();
+        };
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
             return match self.health.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+        }
+        if path.starts_with(scaler::SERVICE) {
+            return match scaler::service(self.office).call(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             };
@@ -120,26 +146,28 @@ impl Entry {
         if !is_ours {
             return Status::unimplemented("").into_http();
         }
-        let is_known = Arc::new(AtomicBool::new(false));
+        let known = Known::default();
         let carried = self.office.broker.traces().carried(request.headers());
-        let opening = Opening { office: self.office, is_known: is_known.clone(), carried };
-        let grpc = Grpc::new(Wire::<R::Event, R::Answer>::new(is_known));
+        let opening = Opening { office: self.office, known: known.clone(), guest, carried };
+        let grpc = Grpc::new(Wire::<R::Event, R::Answer>::new());
         let mut grpc =
             grpc.max_decoding_message_size(super::MESSAGE_BYTES).max_encoding_message_size(usize::MAX);
-        grpc.streaming(Greeter::<R>(opening, std::marker::PhantomData), request).await
+        let request = request.map(|body| Arriving::new(body, known));
+        grpc.streaming(Greeter::<R>(Some(opening), std::marker::PhantomData), request).await
     }
 }
 
 /// What a stream begins with.
 pub struct Opening {
     pub office: Arc<Office>,
-    /// Set once the token is accepted: from then on large messages are read.
-    pub is_known: Arc<AtomicBool>,
+    /// Set once the token is accepted.
+    pub known: Known,
+    pub guest: Guest,
     /// Trace context of the metadata, if tracing is on.
     pub carried: Option<Carried>,
 }
 
-struct Greeter<R>(Opening, std::marker::PhantomData<fn() -> R>);
+struct Greeter<R>(Option<Opening>, std::marker::PhantomData<fn() -> R>);
 
 impl<R: Role> StreamingService<R::Event> for Greeter<R> {
     type Response = R::Answer;
@@ -148,11 +176,7 @@ impl<R: Role> StreamingService<R::Event> for Greeter<R> {
 
     /// The answer begins before the Hello is read: clients may wait for its head before they send.
     fn call(&mut self, request: Request<Streaming<R::Event>>) -> Self::Future {
-        let opening = Opening {
-            office: self.0.office.clone(),
-            is_known: self.0.is_known.clone(),
-            carried: self.0.carried.clone(),
-        };
-        ready(Ok(Response::new(Session::new(opening, request.into_inner()))))
+        let opening = self.0.take().ok_or_else(|| Status::internal("a stream is opened once"));
+        ready(opening.map(|opening| Response::new(Session::new(opening, request.into_inner()))))
     }
 }

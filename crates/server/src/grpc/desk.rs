@@ -1,8 +1,10 @@
 //! What a stream has in hand: calls under way, and answers that the transport has not taken yet.
 
 use super::UNANSWERED;
+use crate::budget::Share;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
 
@@ -20,6 +22,7 @@ struct Call<A> {
 }
 
 pub struct Desk<A> {
+    share: Arc<Share>,
     answers: VecDeque<Settled<A>>,
     calls: Vec<Call<A>>,
     /// Events that are read and whose answers have not been taken.
@@ -29,8 +32,8 @@ pub struct Desk<A> {
 }
 
 impl<A> Desk<A> {
-    pub fn new() -> Desk<A> {
-        Desk { answers: VecDeque::new(), calls: Vec::new(), unanswered: 0, bytes: 0, end: None }
+    pub fn new(share: Arc<Share>) -> Desk<A> {
+        Desk { share, answers: VecDeque::new(), calls: Vec::new(), unanswered: 0, bytes: 0, end: None }
     }
 
     /// Answers one event at once.
@@ -52,6 +55,7 @@ impl<A> Desk<A> {
     ) {
         self.unanswered += events;
         self.bytes += bytes;
+        self.share.hold(bytes);
         self.calls.push(Call { bytes, work: Box::pin(work) });
     }
 
@@ -77,7 +81,9 @@ impl<A> Desk<A> {
             match self.calls[at].work.as_mut().poll(context) {
                 Poll::Pending => at += 1,
                 Poll::Ready(answers) => {
-                    self.bytes -= self.calls.swap_remove(at).bytes;
+                    let bytes = self.calls.swap_remove(at).bytes;
+                    self.bytes -= bytes;
+                    self.share.less(bytes);
                     self.answers.extend(answers);
                 }
             }
@@ -101,5 +107,11 @@ impl<A> Desk<A> {
             true => self.end.take(),
             false => None,
         }
+    }
+}
+
+impl<A> Drop for Desk<A> {
+    fn drop(&mut self) {
+        self.share.less(self.bytes);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Office;
 use super::session::{Entered, Role};
-use crate::auth::{Denied, Producer, Worker};
+use crate::auth::{Access, Denied, Producer, Worker};
 use crate::telemetry::traces::http::Carried;
 use codeq_queue::{Owner, Refusal, limits};
 use std::sync::Arc;
@@ -26,13 +26,28 @@ pub async fn greet<R: Role>(
     incoming: &mut Streaming<R::Event>,
     carried: Option<Carried>,
 ) -> Result<Entered<R>, Status> {
-    let first = tokio::time::timeout(HELLO_WAIT, incoming.message()).await;
-    let first = first.map_err(|_| Status::deadline_exceeded("no Hello within 10s"))?;
+    let first = hello::<R>(office, incoming).await?;
     R::enter(office, first.map_err(super::texts::transport)?.ok_or_else(hello_first)?, carried).await
 }
 
+/// The first message. Under a crowd of silent streams the time for it is shorter.
+async fn hello<R: Role>(
+    office: &Office,
+    incoming: &mut Streaming<R::Event>,
+) -> Result<Result<Option<R::Event>, Status>, Status> {
+    let waiting = office.lobby.enter();
+    let first = tokio::time::timeout(HELLO_WAIT, incoming.message());
+    tokio::select! {
+        biased;
+        first = first => first.map_err(|_| Status::deadline_exceeded("no Hello within 10s")),
+        () = waiting.dismissed.cancelled() => {
+            Err(Status::deadline_exceeded("no Hello, and too many others wait"))
+        }
+    }
+}
+
 pub async fn producer(office: &Office, token: &str) -> Result<Producer, Status> {
-    office.gate.producer_token(present(token)?).await.map_err(denied)
+    office.gate.producer_token(present(token)?, Access::Change).await.map_err(denied)
 }
 
 /// The worker and the owner of every lease it takes.
@@ -59,9 +74,10 @@ fn present(token: &str) -> Result<&str, Status> {
     }
 }
 
-fn denied(denied: Denied) -> Status {
+pub fn denied(denied: Denied) -> Status {
     match denied {
-        Denied::InvalidTenant => Status::permission_denied(denied.to_string()),
+        // Only to who may read, and nothing else.
+        Denied::InvalidTenant | Denied::ScopeNotGranted => Status::permission_denied(denied.to_string()),
         Denied::Unavailable(_) => Status::unavailable(format!("auth failed: {denied}")),
         denied => Status::unauthenticated(format!("auth failed: {denied}")),
     }

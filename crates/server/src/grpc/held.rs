@@ -8,8 +8,8 @@
 //! Readys that arrive together and ask for the same first try together, without waiting: on a busy queue one
 //! claim serves them all. That is fair, because a queue that has tasks has nobody waiting for them.
 
+use super::HELD_READYS;
 use super::claimer::{Claimed, Claimer, Claiming};
-use super::{HELD_READYS, MESSAGE_BYTES};
 use crate::auth::Caller;
 use crate::broker::{Broker, ClaimRequest, Lent};
 use codeq_queue::{Owner, Refusal, Task, limits};
@@ -32,9 +32,11 @@ const TASK_BYTES: usize = 1024;
 /// Readys that are looked at together.
 const TOGETHER: usize = 256;
 
-/// Bytes of tasks that they ask for at once, by the size of the last ones, and what stands for that at first.
-const TOGETHER_BYTES: usize = 4 * 1024 * 1024;
-const FIRST_TASK_BYTES: usize = 64 * 1024;
+/// Bytes of one batch of tasks: clients of other languages take 4 MiB unless they are told otherwise. A task
+/// that is larger goes alone.
+const BATCH_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
+/// What a task is taken for before there was one: the last ones tell how many fit a batch.
+const FIRST_TASK_BYTES: usize = 16 * 1024;
 
 /// A Ready as it was sent.
 pub struct Ready {
@@ -44,10 +46,13 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Asks for the same, but for the number.
+    /// Asks for the same, but for the number. Readys with an order of their own draw each for itself: one draw
+    /// for all of them would share out in lumps.
     fn is_like(&self, other: &Ready) -> bool {
         self.request.commands == other.request.commands
             && self.request.lease_seconds == other.request.lease_seconds
+            && !self.request.order.is_fair()
+            && !other.request.order.is_fair()
     }
 }
 
@@ -167,9 +172,9 @@ impl Keeper {
         let mut request = first.request.clone();
         if readys.len() > 1 {
             request.wait = Duration::ZERO;
-            let count: usize = readys.iter().map(|ready| ready.request.count).sum();
-            request.count = count.min(limits::STREAM_BATCH).min(TOGETHER_BYTES / self.task_bytes).max(1);
+            request.count = readys.iter().map(|ready| ready.request.count).sum();
         }
+        request.count = request.count.min(limits::STREAM_BATCH).min(BATCH_BYTES / self.task_bytes).max(1);
         self.parked.push(self.claimer.claim(arrivals, request));
     }
 
@@ -185,7 +190,7 @@ impl Keeper {
             }
         };
         if !lent.tasks().is_empty() {
-            self.task_bytes = bytes(lent.tasks()) / lent.tasks().len();
+            self.task_bytes = (bytes(lent.tasks()) / lent.tasks().len()).max(1);
         }
         let (starts, used) = self.share(&arrivals, lent.tasks());
         // What fits no message, or is too much to read, goes back.
@@ -247,7 +252,7 @@ fn bytes(tasks: &[Task]) -> usize {
 
 /// How many of the tasks fit one message; at least one.
 fn fitting(tasks: &[Task]) -> usize {
-    let mut room = MESSAGE_BYTES;
+    let mut room = BATCH_BYTES;
     let fits = tasks.iter().take_while(|task| {
         let size = task.body.bytes() + TASK_BYTES;
         let fits = size <= room;

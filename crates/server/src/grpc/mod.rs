@@ -8,6 +8,7 @@
 //! Promise: every create and every report that was read is answered exactly once, also when the stream
 //! ends by shutdown or by the token's expiry. Not promised: an order between answers.
 
+mod arriving;
 mod assignment;
 mod claimer;
 mod codec;
@@ -17,26 +18,34 @@ mod handshake;
 mod held;
 mod produce;
 mod report;
+mod scaler;
 mod session;
+mod strangers;
 mod texts;
 mod work;
 
 use crate::auth::Gate;
 use crate::broker::Broker;
+use crate::budget::Budget;
 use crate::config::{Config, ListenAddress};
 use crate::http::{self, Listening};
 use crate::metrics::Metrics;
+use crate::seats::Seats;
+use crate::shares::Shares;
 use connection::listen;
 use produce::Producing;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+pub use strangers::Lobby;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use work::Working;
 
-/// Largest message that is read, and that a batch of tasks is cut to.
+/// Largest message that is read.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Largest first message: what a caller may send before its token is known.
+const HELLO_BYTES: usize = 64 * 1024;
 /// Events of one stream that are read but not answered; beyond that the stream is not read.
 const UNANSWERED: usize = 10_000;
 /// Readys of one stream that are held; one more ends the stream.
@@ -47,6 +56,10 @@ pub struct Office {
     pub gate: Arc<Gate>,
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
+    pub budget: Arc<Budget>,
+    pub lobby: Lobby,
+    /// Streams of each tenant.
+    pub shares: Arc<Shares>,
     /// Cancelled when the server shuts down.
     pub draining: CancellationToken,
     pub end_at_token_expiry: bool,
@@ -91,18 +104,18 @@ fn check_auth(config: &Config) -> Result<(), &'static str> {
 }
 
 impl Bound {
-    /// Serves until drained, at most `most` connections per address.
-    pub fn serve(self, office: Office, most: usize) -> std::io::Result<Streams> {
+    /// Serves until drained, as many connections as there are seats.
+    pub fn serve(self, office: Office, seats: &Arc<Seats>) -> std::io::Result<Streams> {
         let office = Arc::new(office);
         let mut streams = Streams { worker: None, producer: None, listening: Vec::new() };
         if let Some(listener) = self.worker {
-            let listening = listen::<Working>(listener, office.clone(), most)?;
+            let listening = listen::<Working>(listener, office.clone(), seats)?;
             tracing::info!(addr = %listening.address, "worker streaming gRPC enabled");
             streams.worker = Some(listening.address);
             streams.listening.push(listening);
         }
         if let Some(listener) = self.producer {
-            let listening = listen::<Producing>(listener, office, most)?;
+            let listening = listen::<Producing>(listener, office, seats)?;
             tracing::info!(addr = %listening.address, "producer streaming gRPC enabled");
             streams.producer = Some(listening.address);
             streams.listening.push(listening);

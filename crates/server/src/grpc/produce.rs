@@ -11,9 +11,10 @@ use crate::telemetry::traces::http::Carried;
 use codeq_api::grpc::producer::producer_event::Event;
 use codeq_api::grpc::producer::server_event::Event as Out;
 use codeq_api::grpc::producer::{
-    CreateAck, CreateAckBatch, CreateTask, HelloAck, ProducerEvent, ServerError, ServerEvent,
+    CreateAck, CreateAckBatch, CreateTask, HelloAck, ProducerEvent, ServerError, ServerEvent, Unique,
 };
 use codeq_queue::create::CreateRequest;
+use codeq_queue::options::{OptionsRequest, UniqueRequest};
 use codeq_queue::store::Created;
 use codeq_queue::{Refusal, Time, limits};
 use prost_types::Timestamp;
@@ -50,7 +51,8 @@ impl Role for Producing {
             carried,
             gathered: Vec::new(),
         };
-        Ok(Entered { role, welcome: event(Out::HelloAck(welcome)), ends_at: caller.ends_at })
+        let ends_at = caller.ends_at;
+        Ok(Entered { role, welcome: event(Out::HelloAck(welcome)), caller, ends_at })
     }
 
     fn take(&mut self, given: ProducerEvent, desk: &mut Desk<ServerEvent>) -> usize {
@@ -106,7 +108,8 @@ impl Producing {
 }
 
 fn size(tasks: &[CreateTask]) -> usize {
-    tasks.iter().map(|task| task.payload.len() + CREATE_BYTES).sum()
+    let size = |task: &CreateTask| task.payload.len() + task.webhook.len() + task.idempotency_key.len();
+    tasks.iter().map(|task| size(task) + CREATE_BYTES).sum()
 }
 
 /// One call of the store; an ack for each task, in order.
@@ -141,6 +144,7 @@ fn ack(seq: u64, text: Option<&'static str>, created: Result<Created, crate::bro
             task_id: created.task.id.to_string(),
             error_message: String::new(),
             replayed: created.is_replay,
+            deduplicated: created.is_duplicate,
         },
     }
 }
@@ -170,6 +174,14 @@ fn request(
         true => carried.and_then(|carried| carried.parent.written()).unwrap_or_default(),
         false => Written { trace_parent: task.trace_parent, trace_state: task.trace_state },
     };
+    let options = OptionsRequest {
+        lane: given(task.lane),
+        tags: task.tags,
+        unique: task.unique.map(unique),
+        expires_at: task.expires_at.map(time),
+        expire_seconds: (task.expire_seconds != 0).then_some(task.expire_seconds),
+        max_run_seconds: (task.max_run_seconds != 0).then_some(task.max_run_seconds.into()),
+    };
     Ok(CreateRequest {
         tenant: tenant.clone(),
         command: task.command,
@@ -183,8 +195,21 @@ fn request(
         delay_seconds: task.delay_seconds.into(),
         trace_parent: given(context.trace_parent),
         trace_state: given(context.trace_state),
+        options,
         baggage: carried.and_then(|carried| carried.baggage.clone()),
     })
+}
+
+fn unique(given: Unique) -> UniqueRequest {
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    let seconds = |seconds: i64| (seconds != 0).then_some(seconds);
+    UniqueRequest {
+        key: given.key,
+        until: text(given.until),
+        until_seconds: seconds(given.until_seconds),
+        on_conflict: text(given.on_conflict),
+        max_wait_seconds: seconds(given.max_wait_seconds),
+    }
 }
 
 fn time(stamp: Timestamp) -> Time {

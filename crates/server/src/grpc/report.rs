@@ -3,13 +3,15 @@
 use super::desk::Desk;
 use super::texts;
 use super::work::{Reporter, Said, Working};
-use crate::broker::{Error, Items, SubmitRequest};
+use crate::broker::{AbandonRequest, BeatRequest, Error, Items, NackRequest, SubmitRequest};
+use crate::stamp::utc_seconds;
 use codeq_api::grpc::worker::{
-    Abandon, AbandonAck, Heartbeat, HeartbeatAck, Nack, NackAck, Result as Report, ResultAck, ResultAckBatch,
+    Abandon, AbandonAck, Cancel, Heartbeat, HeartbeatAck, Nack, NackAck, Result as Report, ResultAck,
+    ResultAckBatch,
 };
 use codeq_api::json;
 use codeq_queue::store::Returned;
-use codeq_queue::{Refusal, limits};
+use codeq_queue::{CancelRequest, Refusal, Time, limits};
 use std::sync::Arc;
 
 const INVALID_RESULT: &str = "invalid result_json";
@@ -31,8 +33,9 @@ impl Working {
         }
         if !nacks.is_empty() {
             let events = nacks.len();
+            let bytes = nacks.iter().map(|nack| nack.reason.len() + nack.task_id.len()).sum();
             let nacked = nack(by.clone(), nacks);
-            desk.call(events, 0, async move { each(nacked.await, Said::Nack) });
+            desk.call(events, bytes, async move { each(nacked.await, Said::Nack) });
         }
         if !heartbeats.is_empty() {
             let events = heartbeats.len();
@@ -65,7 +68,8 @@ impl Working {
 }
 
 fn size(results: &[Report]) -> usize {
-    results.iter().map(|report| report.result_json.len() + REPORT_BYTES).sum()
+    let size = |report: &Report| report.result_json.len() + report.error.len() + report.task_id.len();
+    results.iter().map(|report| size(report) + REPORT_BYTES).sum()
 }
 
 /// An answer for every ack, each of one event.
@@ -121,7 +125,13 @@ async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
     let ids: Vec<String> = nacks.iter().map(|nack| nack.task_id.clone()).collect();
     let asked = nacks.into_iter().map(|nack| {
         let reason = (!nack.reason.is_empty()).then_some(nack.reason);
-        (by.report(nack.task_id, nack.attempt), nack.delay_seconds.into(), reason)
+        NackRequest {
+            report: by.report(nack.task_id, nack.attempt),
+            delay_seconds: nack.delay_seconds.into(),
+            reason,
+            refund: nack.refund,
+            checkpoint: json_text(&nack.checkpoint),
+        }
     });
     let returned = by.broker.nack(&by.tenant, asked.collect()).await;
     let acks = told(ids, returned).map(|(task_id, returned)| match returned {
@@ -130,6 +140,7 @@ async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
             NackAck { task_id, ok: true, applied_delay_seconds, ..NackAck::default() }
         }
         Ok(Returned::Dead) => NackAck { task_id, ok: true, dlq: true, ..NackAck::default() },
+        Ok(Returned::Cancelled) => NackAck { task_id, ok: true, ..NackAck::default() },
         Err(error_message) => NackAck { task_id, error_message, ..NackAck::default() },
     });
     acks.collect()
@@ -137,20 +148,31 @@ async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
 
 async fn heartbeat(by: Reporter, beats: Vec<Heartbeat>) -> Vec<HeartbeatAck> {
     let ids: Vec<String> = beats.iter().map(|beat| beat.task_id.clone()).collect();
-    let asked =
-        beats.into_iter().map(|beat| (by.report(beat.task_id, beat.attempt), beat.extend_seconds.into()));
+    let asked = beats.into_iter().map(|beat| BeatRequest {
+        report: by.report(beat.task_id, beat.attempt),
+        extend_seconds: beat.extend_seconds.into(),
+        progress: json_text(&beat.progress),
+        checkpoint: json_text(&beat.checkpoint),
+    });
     let extended = by.broker.heartbeat(&by.tenant, asked.collect()).await;
     let acks = told(ids, extended).map(|(task_id, extended)| match extended {
-        Ok(()) => HeartbeatAck { task_id, ok: true, error_message: String::new() },
-        Err(error_message) => HeartbeatAck { task_id, ok: false, error_message },
+        Ok(beat) => {
+            let cancel = beat.cancel.as_deref().map(|asked| cancel(task_id.clone(), 0, asked));
+            let lease_until = utc_seconds(beat.lease_until);
+            HeartbeatAck { task_id, ok: true, lease_until, cancel, ..HeartbeatAck::default() }
+        }
+        Err(error_message) => HeartbeatAck { task_id, error_message, ..HeartbeatAck::default() },
     });
     acks.collect()
 }
 
 async fn abandon(by: Reporter, abandons: Vec<Abandon>) -> Vec<AbandonAck> {
     let ids: Vec<String> = abandons.iter().map(|abandon| abandon.task_id.clone()).collect();
-    let asked =
-        abandons.into_iter().map(|abandon| (by.report(abandon.task_id, abandon.attempt), abandon.refund));
+    let asked = abandons.into_iter().map(|abandon| AbandonRequest {
+        report: by.report(abandon.task_id, abandon.attempt),
+        refund: abandon.refund,
+        checkpoint: json_text(&abandon.checkpoint),
+    });
     let returned = by.broker.abandon(&by.tenant, asked.collect()).await;
     let acks = told(ids, returned).map(|(task_id, returned)| match returned {
         Ok(returned) => {
@@ -159,6 +181,28 @@ async fn abandon(by: Reporter, abandons: Vec<Abandon>) -> Vec<AbandonAck> {
         Err(error_message) => AbandonAck { task_id, error_message, ..AbandonAck::default() },
     });
     acks.collect()
+}
+
+/// JSON that a worker sent beside its report; what is none is left out, and so is nothing.
+fn json_text(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_ascii();
+    (!text.is_empty() && json::check(text).is_ok()).then(|| text.to_owned())
+}
+
+/// The attempt is zero where the caller knows which one it is about.
+pub(super) fn cancel(task_id: String, attempt: u32, asked: &CancelRequest) -> Cancel {
+    Cancel {
+        task_id,
+        attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+        reason: asked.reason.as_deref().unwrap_or_default().to_owned(),
+        deadline: Some(stamp(asked.deadline)),
+    }
+}
+
+fn stamp(time: Time) -> prost_types::Timestamp {
+    let millis = time.millis();
+    let nanos = i32::try_from(millis.rem_euclid(1000)).unwrap_or(0) * 1_000_000;
+    prost_types::Timestamp { seconds: millis.div_euclid(1000), nanos }
 }
 
 /// Each id with its answer, refusals in words.

@@ -8,13 +8,15 @@ use super::codec::{Answer, Event};
 use super::connection::Opening;
 use super::desk::Desk;
 use super::handshake::{greet, shutting_down};
+use super::strangers::Guest;
 use super::texts::transport;
+use crate::auth::Caller;
 use crate::metrics::Counted;
+use crate::shares::Place;
 use crate::telemetry::traces::http::Carried;
 use codeq_queue::Time;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
@@ -56,6 +58,7 @@ pub trait Role: Send + Sized + Unpin + 'static {
 pub struct Entered<R: Role> {
     pub role: R,
     pub welcome: R::Answer,
+    pub caller: Arc<Caller>,
     /// When its token is no longer accepted.
     pub ends_at: Option<Time>,
 }
@@ -71,6 +74,9 @@ pub enum Session<R: Role> {
 pub struct Open<R: Role> {
     /// Counted while it is open.
     _counted: Counted,
+    /// Its connection is in use.
+    _guest: Guest,
+    _place: Place,
     incoming: Streaming<R::Event>,
     role: R,
     desk: Desk<R::Answer>,
@@ -92,12 +98,26 @@ impl<R: Role> Session<R> {
 
 async fn open<R: Role>(opening: Opening, mut incoming: Streaming<R::Event>) -> Result<Open<R>, Status> {
     let entered: Entered<R> = greet(&opening.office, &mut incoming, opening.carried).await?;
-    opening.is_known.store(true, Ordering::Relaxed);
-    let mut desk = Desk::new();
+    let place = opening.office.shares.take(&entered.caller.tenant).ok_or_else(|| {
+        let most = opening.office.shares.most();
+        Status::resource_exhausted(format!("too many streams of the tenant (max {most})"))
+    })?;
+    let share = Arc::new(opening.office.budget.share(&entered.caller));
+    opening.guest.is_greeted();
+    let share = opening.known.get_or_init(|| share).clone();
+    let mut desk = Desk::new(share);
     desk.answer(entered.welcome);
     let counted = Counted::new(opening.office.metrics.streams(R::SERVICE));
     let limits = Limits::new(opening.office, entered.ends_at);
-    Ok(Open { _counted: counted, incoming, role: entered.role, desk, limits })
+    Ok(Open {
+        _counted: counted,
+        _guest: opening.guest,
+        _place: place,
+        incoming,
+        role: entered.role,
+        desk,
+        limits,
+    })
 }
 
 impl<R: Role> Stream for Session<R> {

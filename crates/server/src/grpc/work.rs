@@ -5,18 +5,22 @@ use super::desk::Desk;
 use super::handshake::{self, hello_first};
 use super::held::{Held, Lot, Ready};
 use super::session::{Entered, Role};
-use super::{HELD_READYS, Office, assignment, texts};
+use super::{HELD_READYS, Office, assignment, report, texts};
 use crate::auth::{Caller, Scope};
 use crate::broker::{Broker, ClaimRequest, ReportRequest};
+use crate::stops::StopListener;
 use crate::telemetry::traces::http::Carried;
+use crate::workers::Protocol;
 use codeq_api::grpc::worker::server_event::Event as Out;
 use codeq_api::grpc::worker::worker_event::Event;
 use codeq_api::grpc::worker::{
-    self, AbandonAck, HeartbeatAck, HelloAck, NackAck, ResultAck, ResultAckBatch, ServerError, ServerEvent,
-    WorkerEvent,
+    self, AbandonAck, Cancel, HeartbeatAck, HelloAck, NackAck, ResultAck, ResultAckBatch, ServerError,
+    ServerEvent, WorkerEvent,
 };
-use codeq_queue::{Owner, limits};
+use codeq_api::work::WorkerInfo;
+use codeq_queue::{Order, Owner, Refusal, Weights, limits};
 use prost::Message;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -32,6 +36,7 @@ pub enum Said {
     Nack(NackAck),
     Heartbeat(HeartbeatAck),
     Abandon(AbandonAck),
+    Cancel(Cancel),
     Error(ServerError),
 }
 
@@ -45,6 +50,7 @@ impl Answer for Said {
             Said::Nack(ack) => Out::NackAck(ack),
             Said::Heartbeat(ack) => Out::HeartbeatAck(ack),
             Said::Abandon(ack) => Out::AbandonAck(ack),
+            Said::Cancel(cancel) => Out::Cancel(cancel),
             Said::Error(error) => Out::Error(error),
         };
         ServerEvent { event: Some(event) }.encode(buffer).expect("the buffer grows");
@@ -56,6 +62,8 @@ pub struct Working {
     caller: Arc<Caller>,
     /// None once the stream ends.
     held: Option<Held>,
+    /// Where the worker wants to be told at once.
+    stops: Option<StopListener>,
     pub(super) gathered: Gathered,
 }
 
@@ -65,13 +73,15 @@ pub struct Reporter {
     pub broker: Arc<Broker>,
     pub tenant: Arc<str>,
     pub owner: Arc<Owner>,
+    /// What the worker told of itself.
+    pub info: Option<Arc<WorkerInfo>>,
 }
 
 impl Reporter {
     /// No attempt is none; any other number has to be the current one.
     pub fn report(&self, id: String, attempt: i32) -> ReportRequest {
         let attempt = (attempt != 0).then_some(i64::from(attempt));
-        ReportRequest { id, owner: self.owner.clone(), attempt }
+        ReportRequest { id, owner: self.owner.clone(), attempt, protocol: Protocol::Grpc }
     }
 }
 
@@ -96,17 +106,21 @@ impl Role for Working {
     ) -> Result<Entered<Working>, Status> {
         let Some(Event::Hello(hello)) = first.event else { return Err(hello_first()) };
         let (worker, owner) = handshake::worker(office, &hello.token, &hello.worker_id).await?;
+        let info = info(hello.info)?;
         let caller = worker.0;
         let (worker_id, tenant_id) = (owner.worker_id.to_string(), caller.tenant.to_string());
         let broker = office.broker.clone();
+        let stops = hello.accepts_cancel.then(|| broker.listen_for_stops(&caller.tenant, &owner));
         let role = Working {
             held: Some(Held::new(broker.clone(), caller.clone(), owner.clone())),
-            reporter: Reporter { broker, tenant: caller.tenant.clone(), owner },
+            reporter: Reporter { broker, tenant: caller.tenant.clone(), owner, info },
             gathered: Gathered::default(),
+            stops,
             caller: caller.clone(),
         };
         let welcome = Said::Hello(HelloAck { worker_id, tenant_id });
-        Ok(Entered { role, welcome, ends_at: caller.ends_at })
+        let ends_at = caller.ends_at;
+        Ok(Entered { role, welcome, caller, ends_at })
     }
 
     fn take(&mut self, given: WorkerEvent, desk: &mut Desk<Said>) -> usize {
@@ -124,12 +138,16 @@ impl Role for Working {
             }
             Event::Ready(ready) => self.hold(ready, desk),
             Event::Result(result) => {
-                let bytes = result.result_json.len();
+                let bytes = result.result_json.len() + result.error.len();
                 self.gathered.results.push(result);
                 return bytes;
             }
             Event::ResultBatch(batch) => return self.result_batch(batch.results, desk),
-            Event::Nack(nack) => self.gathered.nacks.push(nack),
+            Event::Nack(nack) => {
+                let bytes = nack.reason.len();
+                self.gathered.nacks.push(nack);
+                return bytes;
+            }
             Event::Heartbeat(heartbeat) => self.gathered.heartbeats.push(heartbeat),
             Event::Abandon(abandon) => self.gathered.abandons.push(abandon),
         }
@@ -141,6 +159,12 @@ impl Role for Working {
     }
 
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+        if let Some(stops) = &mut self.stops
+            && let Poll::Ready(notice) = stops.poll(context)
+        {
+            let cancel = report::cancel(notice.task.to_string(), notice.attempt, &notice.cancel);
+            return Poll::Ready(Said::Cancel(cancel));
+        }
         let Some(held) = &mut self.held else { return Poll::Pending };
         held.poll(context).map(|answer| match answer {
             Ok(lot) => Said::Tasks(lot),
@@ -153,6 +177,7 @@ impl Role for Working {
 
     fn stop(&mut self) {
         self.held = None;
+        self.stops = None;
     }
 }
 
@@ -161,11 +186,21 @@ impl Working {
         let mut commands = ready.commands;
         commands.retain(|command| !command.trim().is_empty());
         let count = usize::try_from(ready.count).unwrap_or(0).clamp(1, limits::STREAM_BATCH);
+        let order = match order(&ready.order, &ready.weights) {
+            Ok(order) => order,
+            Err(refusal) => {
+                let (code, message) = texts::ready(&refusal);
+                return desk.answer(error(code, &message));
+            }
+        };
         let request = ClaimRequest {
             commands: Some(commands),
             lease_seconds: ready.lease_seconds.into(),
             wait: Duration::MAX,
             count,
+            order,
+            info: self.reporter.info.clone(),
+            protocol: Protocol::Grpc,
         };
         let ready = Ready { request, is_batch: count > 1 };
         if self.held.as_ref().is_some_and(|held| !held.hold(ready)) {
@@ -173,6 +208,29 @@ impl Working {
             desk.finish(Status::resource_exhausted(text));
         }
     }
+}
+
+/// Empty and zero are absent.
+fn info(given: Option<worker::WorkerInfo>) -> Result<Option<Arc<WorkerInfo>>, Status> {
+    let Some(given) = given else { return Ok(None) };
+    if given.encoded_len() > limits::WORKER_INFO_BYTES {
+        return Err(Status::invalid_argument("invalid info (at most 512 bytes)"));
+    }
+    let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    let number = |number: i32| (number != 0).then_some(i64::from(number));
+    Ok(Some(Arc::new(WorkerInfo {
+        host: text(given.host),
+        pid: number(given.pid),
+        sdk: text(given.sdk),
+        version: text(given.version),
+        slots: number(given.slots),
+    })))
+}
+
+fn order(order: &str, weights: &HashMap<String, i32>) -> Result<Order, Refusal> {
+    let given = weights.iter().map(|(name, weight)| (name.as_str(), i64::from(*weight)));
+    let weights = (!weights.is_empty()).then(|| Weights::read(given)).transpose()?;
+    Order::read(order, weights)
 }
 
 fn scope(event: &Event) -> Option<Scope> {

@@ -1,5 +1,6 @@
 //! What operators send.
 
+use super::audit::Deed;
 use super::call::{Call, parse_or_empty};
 use super::error::Error;
 use super::reply;
@@ -114,7 +115,7 @@ pub async fn cleanup(mut call: Call, admin: Admin) -> Result<Response, Error> {
     let shown = given.and_then(stamp::as_sent).unwrap_or_else(|| stamp::utc_seconds(before));
     let scope = scope(&call, &admin)?;
     let deleted = call.broker()?.cleanup(scope, before, limit).await?;
-    Ok(reply::ok(&CleanedUp { before: shown, deleted, limit }))
+    Ok(Deed::count(deleted).with(reply::ok(&CleanedUp { before: shown, deleted, limit })))
 }
 
 pub async fn put_topic(mut call: Call, admin: Admin) -> Result<Response, Error> {

@@ -5,7 +5,8 @@ use super::error::Error;
 use super::routes::Route;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
-use crate::config::{Config, Persistence};
+use crate::budget::Budget;
+use crate::config::{Config, Mode, Persistence};
 use crate::events::Feed;
 use crate::history::History;
 use crate::metrics::Metrics;
@@ -14,10 +15,13 @@ use crate::stamp::Stamp;
 use crate::telemetry::seldom::Seldom;
 use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
-use codeq_store::Clock;
+use codeq_store::{Clock, SlewedClock, TestClock};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
+
+/// A difference between the clocks that is told: smaller ones are followed at once.
+const CLOCK_APART_MS: u64 = 5000;
 
 pub struct App {
     /// Set once the store is open.
@@ -27,6 +31,7 @@ pub struct App {
     /// Where results are, as tasks tell it.
     results: &'static str,
     pub limits: Limits,
+    pub budget: Arc<Budget>,
     rates: Rates,
     clock: Arc<dyn Clock>,
     draining: CancellationToken,
@@ -36,11 +41,15 @@ pub struct App {
     pub history: Arc<History>,
     /// The token that `codeq dev` tells everyone; `None` in any other mode.
     pub dev_token: Option<&'static str>,
+    /// Only for callers on this machine: `codeq dev`.
+    pub is_local: bool,
     pub store_provider: &'static str,
     /// Where tasks are kept, if it is a directory of this machine.
     pub data_directory: Option<PathBuf>,
     /// When failures are logged.
     complaints: Seldom,
+    /// The clock that a test moves.
+    pub test_clock: Option<Arc<TestClock>>,
     /// `/metrics` has a port of its own.
     pub has_metrics_port: bool,
 }
@@ -73,12 +82,14 @@ impl App {
             traces: Traces::off(),
             history: Arc::new(History::new(clock.now())),
             dev_token: config.dev_token(),
+            is_local: config.mode == Mode::Dev,
             store_provider: config.persistence.name(),
             data_directory: match &config.persistence {
                 Persistence::Embedded(embedded) => Some(embedded.path.clone()),
                 Persistence::Kvrocks(_) | Persistence::Memory => None,
             },
             complaints: Seldom::default(),
+            test_clock: config.test_clock.then(TestClock::shared),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
             gate,
@@ -88,6 +99,7 @@ impl App {
                 _ => "codeq/results/",
             },
             limits: Limits { body: config.limits.max_body_bytes, submit: config.limits.max_submit_bytes },
+            budget: Budget::new(config.limits.max_in_flight_bytes),
             rates: Rates {
                 producer: Limiter::new(RateScope::Producer, config.rate_limits.producer),
                 worker: Limiter::new(RateScope::Worker, config.rate_limits.worker),
@@ -128,6 +140,12 @@ impl App {
         self.clock.now()
     }
 
+    /// How far the wall clock is ahead of the time that tasks live by, while they are apart.
+    pub fn clock_ahead_seconds(&self) -> Option<i64> {
+        let ahead_ms = self.clock.wall_ahead_ms();
+        (ahead_ms.unsigned_abs() > CLOCK_APART_MS).then_some(ahead_ms / 1000)
+    }
+
     /// Logs what broke, once a second at most: a store that is away would otherwise fill the disk with it.
     pub(super) fn complain(&self, error: &Error, route: &Route, id: &RequestId, tenant: &str) {
         let Some(cause) = &error.cause else { return };
@@ -162,7 +180,9 @@ impl App {
     ) -> Result<(), Error> {
         let Some(limiter) = self.limiter(scope) else { return Ok(()) };
         let shared = self.broker().and_then(|broker| broker.shared());
-        let taken = limiter.take(shared, &caller.token_hash, operation, self.now()).await;
+        // Calls come in real time, whatever clock the tasks have.
+        let now = SlewedClock::shared().now();
+        let taken = limiter.take(shared, &caller.token_hash, operation, now).await;
         taken.map_err(|seconds| {
             self.metrics.rate_limited(scope, operation);
             Error::rate_limited(scope, operation, seconds)

@@ -3,7 +3,9 @@
 use super::App;
 use super::error::Error;
 use super::watched::Pace;
+use crate::auth::Caller;
 use crate::broker::Broker;
+use crate::budget::Share;
 use axum::body::Body;
 use axum::http::Request;
 use axum::http::header::CONTENT_LENGTH;
@@ -25,6 +27,8 @@ pub struct Call {
     pub template: &'static str,
     /// Most bytes the body may have.
     pub limit: usize,
+    /// What the request takes of the budget; none while the caller is not known.
+    pub share: Option<Share>,
 }
 
 impl Call {
@@ -60,10 +64,37 @@ impl Call {
         self.head.extensions.get().cloned()
     }
 
-    /// Lets go of the head before a long wait: its pieces lie in the buffer that the connection read it
-    /// into, and keep all of that alive.
-    pub fn forget_head(&mut self) {
+    /// The token was accepted. Refuses if its bearer has too much in flight already.
+    pub fn is_from(&mut self, caller: &Caller) -> Result<(), Error> {
+        if let Some(pace) = self.head.extensions.get::<Arc<Pace>>() {
+            pace.is_known();
+        }
+        let share = self.app.budget.share(caller);
+        let has_room = share.has_room();
+        self.share = Some(share);
+        if has_room { Ok(()) } else { Err(Error::overfull()) }
+    }
+
+    /// Lets go of the request before a long wait. The pieces of its head lie in the buffer that the connection
+    /// read it into, and keep all of that alive; its body was read and is gone.
+    pub fn forget(&mut self) {
         self.head = Request::new(()).into_parts().0;
+        if let Some(share) = &self.share {
+            share.clear();
+        }
+    }
+
+    /// Counts bytes that have arrived.
+    fn count(&self, bytes: usize) -> Result<(), Error> {
+        self.share.as_ref().map_or(Ok(()), |share| share.grow(bytes)).map_err(|_| Error::overfull())
+    }
+
+    /// Counts what is kept of a body that is read piece by piece.
+    pub fn hold(&self, bytes: usize) -> Result<(), Error> {
+        if let Some(share) = &self.share {
+            share.clear();
+        }
+        self.count(bytes)
     }
 
     /// Whether the body is known to be too large before it is read.
@@ -86,6 +117,7 @@ impl Call {
             if first.len().max(all.len()) + data.len() > self.limit {
                 return Err(Error::body_too_large());
             }
+            self.count(data.len())?;
             if first.is_empty() {
                 first = data;
                 continue;

@@ -8,7 +8,9 @@ const byId = (id) => document.getElementById(id);
 const TOKEN_KEY = "codeq.docs.token";
 const METHODS = ["get", "put", "post", "delete", "patch"];
 const SHOWN_HEADERS = ["x-request-id", "content-type", "retry-after", "idempotent-replayed", "allow", "content-disposition"];
+const JSON_TYPE = "application/json";
 const INT64_MAX = 9223372036854775807; // rounded by JavaScript, and so is the limit it is compared with
+const STREAM_SHOWN = 64 * 1024; // characters of a stream that stay on the page
 const tokenListeners = [];
 let api;
 
@@ -87,7 +89,8 @@ function operations() {
   const found = [];
   for (const [path, item] of Object.entries(api.paths)) {
     for (const method of Object.keys(item).filter((key) => METHODS.includes(key))) {
-      found.push({ path, method, ...item[method] });
+      const op = item[method];
+      found.push({ path, method, ...op, requestBody: op.requestBody && follow(op.requestBody) });
     }
   }
   return found;
@@ -231,15 +234,24 @@ function parametersView(params) {
 
 function exampleViews(content) {
   return examples(content).map(([title, value]) => el("div", null,
-    el("span", { className: "rule" }, title), el("pre", null, typeof value === "string" ? value : json(value))));
+    el("span", { className: "rule" }, title), el("pre", { tabIndex: 0 }, typeof value === "string" ? value : json(value))));
+}
+
+/** The media type of a body and what the document says about it. JSON where there is a choice. */
+function contentOf(body) {
+  const types = Object.keys(body.content || {});
+  const type = types.find((name) => name === JSON_TYPE) || types[0] || "";
+  return [type, (body.content || {})[type] || {}];
 }
 
 function bodyView(body) {
   if (!body) return [];
-  const content = body.content["application/json"];
+  const [type, content] = contentOf(body);
   const note = body.required ? el("span", { className: "required" }, "required") : null;
-  return [el("h4", null, "Request body ", note), markdown(body.description), schemaView(content.schema),
-    fold("Examples", () => exampleViews(content))];
+  return [el("h4", null, "Request body ", note),
+    type === JSON_TYPE ? null : el("p", { className: "rule" }, type),
+    markdown(body.description), content.schema ? schemaView(content.schema) : null,
+    examples(content).length ? fold("Examples", () => exampleViews(content)) : null];
 }
 
 /** Refusals are read by their code, so they are listed by it. */
@@ -272,9 +284,19 @@ function responseView(status, ref) {
   }, status.startsWith("2") && status !== "204");
 }
 
+/** An operation that cannot be shown says so in its own place; the others are not its business. */
+function operationPlace(op) {
+  try {
+    return operationView(op);
+  } catch (problem) {
+    return el("section", { className: "op", id: op.operationId },
+      el("h3", null, op.summary), el("p", { className: "error", role: "alert" }, `This operation cannot be shown: ${problem.message}.`));
+  }
+}
+
 function operationView(op) {
   const params = (op.parameters || []).map(follow);
-  return el("section", { className: "op", id: op.operationId, "aria-labelledby": `${op.operationId}-title` },
+  return el("section", { className: "op", id: op.operationId, "aria-label": `${op.summary}, ${op.method.toUpperCase()} ${op.path}` },
     el("header", null,
       el("h3", { id: `${op.operationId}-title` }, el("a", { href: `#${op.operationId}` }, op.summary)),
       el("p", { className: "route" },
@@ -301,7 +323,7 @@ function requestOf(op, inputs, body) {
     else if (param.in === "query") query.set(param.name, value);
     else headers[param.name] = value;
   }
-  if (body && body.value.trim()) headers["Content-Type"] = "application/json";
+  if (body && body.value.trim()) headers["Content-Type"] = contentOf(op.requestBody)[0] || JSON_TYPE;
   const search = query.size ? `?${query}` : "";
   return { url: location.origin + path + search, headers, body: body && body.value.trim() ? body.value : undefined };
 }
@@ -325,11 +347,12 @@ function paramInput(param, changed) {
 
 function bodyInput(op, changed) {
   if (!op.requestBody) return [null, []];
-  const choices = examples(op.requestBody.content["application/json"]);
-  const area = el("textarea", { value: choices.length ? json(choices[0][1]) : "", spellcheck: false, oninput: changed });
+  const written = (value) => (typeof value === "string" ? value : json(value));
+  const choices = examples(contentOf(op.requestBody)[1]);
+  const area = el("textarea", { value: choices.length ? written(choices[0][1]) : "", spellcheck: false, oninput: changed });
   const parts = [el("label", null, "Body", area)];
   if (choices.length > 1) {
-    const pick = el("select", { onchange: () => { area.value = json(choices[pick.selectedIndex][1]); changed(); } },
+    const pick = el("select", { onchange: () => { area.value = written(choices[pick.selectedIndex][1]); changed(); } },
       choices.map(([title]) => el("option", null, title)));
     parts.unshift(el("label", null, "Example", pick));
   }
@@ -368,14 +391,32 @@ async function perform(op, request, send, stop, answer) {
   answer.replaceChildren(el("p", { className: "muted" }, "Waiting for the answer…"));
   try {
     const response = await fetch(request.url, { method: op.method.toUpperCase(), headers, body: request.body, signal: aborter.signal, credentials: "omit", cache: "no-store" });
+    const isStream = (response.headers.get("content-type") || "").startsWith("text/event-stream");
+    if (isStream) return await showStream(response, answer);
     const bytes = await response.arrayBuffer();
     answer.replaceChildren(...answerView(response, bytes, performance.now() - began));
   } catch (problem) {
-    const text = problem.name === "AbortError" ? "Stopped." : `No answer: ${problem.message}`;
-    answer.replaceChildren(el("p", { className: "error" }, text));
+    const wasStopped = problem.name === "AbortError";
+    const text = wasStopped ? "Stopped." : `No answer: ${problem.message}`;
+    const note = el("p", { className: wasStopped ? "muted" : "error" }, text);
+    if (wasStopped && answer.querySelector("pre")) answer.append(note);
+    else answer.replaceChildren(note);
+  } finally {
+    send.disabled = false;
+    stop.hidden = true;
   }
-  send.disabled = false;
-  stop.hidden = true;
+}
+
+/** A stream has no end to wait for: what has arrived is shown until the reader stops it. */
+async function showStream(response, answer) {
+  const text = el("pre", { className: "wrap", tabIndex: 0 });
+  answer.replaceChildren(el("p", null, el("span", { className: "status s2" }, `${response.status} ${response.statusText}`)), text);
+  const decoder = new TextDecoder();
+  for (const reader = response.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text.textContent = (text.textContent + decoder.decode(value, { stream: true })).slice(-STREAM_SHOWN);
+  }
 }
 
 function answerView(response, bytes, millis) {
@@ -424,7 +465,7 @@ function show() {
   byId("content").replaceChildren(
     el("h1", null, api.info.title), ...markdown(api.info.description),
     ...groups.map(([tag, ops]) => el("section", { className: "group" },
-      el("h2", null, tag.name), markdown(tag.description), ops.map(operationView))));
+      el("h2", null, tag.name), markdown(tag.description), ops.map(operationPlace))));
   followReader();
   const target = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
   if (target) target.scrollIntoView();

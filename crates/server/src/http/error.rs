@@ -44,6 +44,13 @@ impl Error {
         Error { extra: Extra::Allow(allow), ..error }
     }
 
+    /// Only `codeq dev` refuses so.
+    pub fn host_not_allowed() -> Error {
+        let text =
+            "codeq dev answers to localhost, 127.0.0.1 and [::1] only; use codeq serve for other names";
+        Error::new(StatusCode::FORBIDDEN, "host_not_allowed", text)
+    }
+
     pub fn body_too_large() -> Error {
         Error::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "request body too large")
     }
@@ -55,6 +62,11 @@ impl Error {
     /// The store is not open yet.
     pub fn starting() -> Error {
         Error::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", "storage unavailable")
+    }
+
+    /// More bytes are in flight than the server, the tenant or the token may have.
+    pub fn overfull() -> Error {
+        Error::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", "too many bytes in flight")
     }
 
     pub fn rate_limited(scope: RateScope, operation: &'static str, retry_after_seconds: u64) -> Error {
@@ -131,7 +143,9 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let error = Error::new(status(&refusal), refusal.code(), refusal.to_string());
         match refusal {
-            Refusal::InvalidTopic { field, .. } => Error { extra: Extra::Field(field), ..error },
+            Refusal::InvalidTopic { field, .. } | Refusal::InvalidSchedule { field, .. } => {
+                Error { extra: Extra::Field(field), ..error }
+            }
             _ => error,
         }
     }
@@ -152,6 +166,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::ResultNotFound
         | Refusal::ArtifactNotFound
         | Refusal::OperationNotFound
+        | Refusal::ScheduleNotFound
         | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
         Refusal::Cancelled
         | Refusal::LeaseLost
@@ -160,11 +175,18 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::BackupElsewhere
         | Refusal::IdempotencyKeyTaken
         | Refusal::IdNotKept
+        | Refusal::ScheduleCommandFixed
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
-        Refusal::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Refusal::TooManyOperations(_) => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::InvalidTopic { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::PayloadTooLarge | Refusal::ProgressTooLarge | Refusal::CheckpointTooLarge => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
+        Refusal::TooManyOperations(_)
+        | Refusal::TooManyWaiting(_)
+        | Refusal::TooManySchedules(_)
+        | Refusal::TooManySubscriptions(_) => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::InvalidTopic { .. } | Refusal::InvalidSchedule { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
         Refusal::InvalidBody
         | Refusal::InvalidCommand
         | Refusal::InvalidWebhookUrl
@@ -175,6 +197,13 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::IdempotencyKeyTooLong
         | Refusal::IdempotencyKeysDiffer
         | Refusal::InvalidHeaders
+        | Refusal::InvalidLane
+        | Refusal::InvalidTags
+        | Refusal::InvalidUnique(_)
+        | Refusal::InvalidExpiry(_)
+        | Refusal::InvalidMaxRun
+        | Refusal::InvalidGrace
+        | Refusal::RefundWithoutDelay
         | Refusal::InvalidStatus
         | Refusal::ResultRequired
         | Refusal::ErrorRequired
@@ -183,6 +212,11 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::BatchTooLarge(_)
         | Refusal::CountTooLarge(_)
         | Refusal::WorkerIdRequired
+        | Refusal::InvalidOrder
+        | Refusal::InvalidWeights
+        | Refusal::InvalidWorker(_)
+        | Refusal::InvalidClock(_)
+        | Refusal::WeightsWithoutFair
         | Refusal::InvalidBefore
         | Refusal::InvalidCursor
         | Refusal::InvalidFilter(_)
@@ -202,6 +236,8 @@ mod tests {
             Error::route_not_found(),
             Error::method_not_allowed(HeaderValue::from_static("GET")),
             Error::body_too_large(),
+            Error::host_not_allowed(),
+            Error::overfull(),
             Error::shutting_down(),
             Error::rate_limited(RateScope::Worker, "claim", 3),
             Failure::unavailable("x").into(),

@@ -5,6 +5,7 @@ use super::error::Error;
 use super::reply;
 use crate::auth::Reader as AnyCaller;
 use crate::events::{KINDS, News, Reader, Wanted};
+use crate::shares::Place;
 use crate::stamp::Stamp;
 use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
@@ -23,7 +24,7 @@ const QUIET: Duration = Duration::from_secs(15);
 
 pub async fn listen(call: Call, caller: AnyCaller) -> Result<Response, Error> {
     // Events are of an open store; while it opens there are none.
-    call.broker()?;
+    let place = call.broker()?.poll_place(&caller.0.tenant)?;
     let wanted = Wanted {
         tenant: caller.0.tenant.clone(),
         command: call.query("command").filter(|command| !command.is_empty()).map(|c| c.to_ascii_lowercase()),
@@ -38,6 +39,7 @@ pub async fn listen(call: Call, caller: AnyCaller) -> Result<Response, Error> {
     // The first line tells that we listen; the other processes should know by then.
     call.app.feed.announce().await;
     let teller = Teller {
+        _place: place,
         reader,
         stamp: call.app.stamp.clone(),
         draining: call.app.draining(),
@@ -69,6 +71,7 @@ fn types(given: Option<String>) -> Result<Vec<String>, Refusal> {
 }
 
 struct Teller {
+    _place: Place,
     reader: Reader,
     stamp: Stamp,
     draining: CancellationToken,

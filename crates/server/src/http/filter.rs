@@ -64,6 +64,9 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
         "updatedBefore" => filter.updated_before = Some(time(name, value)?),
         "idempotencyKey" => filter.idempotency_key = text(),
         "group" => filter.group = text(),
+        "lane" => filter.lane = text(),
+        "tag" => filter.tag = text(),
+        "schedule" => filter.schedule = text(),
         _ => return Err(invalid(format!("unknown filter {name}"))),
     }
     Ok(())
@@ -71,6 +74,7 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
 
 fn is_known(name: &str) -> bool {
     matches!(name, "command" | "status" | "place" | "workerId" | "error" | "idempotencyKey" | "group")
+        || matches!(name, "lane" | "tag" | "schedule")
         || matches!(name, "createdAfter" | "createdBefore" | "updatedAfter" | "updatedBefore")
 }
 
@@ -80,8 +84,9 @@ fn status(value: &str) -> Result<TaskStatus, Refusal> {
 }
 
 fn place(value: &str) -> Result<Whereabouts, Refusal> {
-    Whereabouts::parse(value)
-        .ok_or_else(|| invalid("invalid place (ready, delayed, running, dead or done)".into()))
+    Whereabouts::parse(value).ok_or_else(|| {
+        invalid("invalid place (ready, delayed, running, dead, done, failed or cancelled)".into())
+    })
 }
 
 fn time(name: &str, value: &str) -> Result<Time, Refusal> {
@@ -112,7 +117,10 @@ mod tests {
             (json!({"statsu": "x"}), "unknown filter statsu"),
             (json!({"statsu": ""}), "unknown filter statsu"),
             (json!({"status": "GONE"}), "invalid status (PENDING, IN_PROGRESS, COMPLETED or FAILED)"),
-            (json!({"place": "x"}), "invalid place (ready, delayed, running, dead or done)"),
+            (
+                json!({"place": "x"}),
+                "invalid place (ready, delayed, running, dead, done, failed or cancelled)",
+            ),
             (json!({"createdAfter": "yesterday"}), "invalid 'createdAfter' (use RFC3339)"),
             (json!({"command": 1}), "filter command must be a string"),
         ] {

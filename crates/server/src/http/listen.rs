@@ -4,8 +4,10 @@ use super::Entry;
 use super::unread::Unread;
 use super::watched::{PacedBody, Watched};
 use crate::config::ListenAddress;
+use crate::seats::{Seat, Seats};
 use axum::body::Body;
 use axum::http::header::EXPECT;
+use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -17,7 +19,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,17 +50,17 @@ pub struct Listening {
     connections: TaskTracker,
 }
 
-/// Serves `entry` until stopped, at most `most` connections at once.
-pub fn listen(listener: TcpListener, entry: Entry, most: usize) -> std::io::Result<Listening> {
-    accept(listener, most, move |stream, stop, abort| serve(stream, entry.clone(), stop, abort))
+/// Serves `entry` until stopped, as many connections at once as there are seats.
+pub fn listen(listener: TcpListener, entry: Entry, seats: &Arc<Seats>) -> std::io::Result<Listening> {
+    accept(listener, seats, move |stream, seat, stop, abort| serve(stream, seat, entry.clone(), stop, abort))
 }
 
-/// Has `serve` serve every connection until stopped, at most `most` at once; beyond that callers wait in
+/// Has `serve` serve every connection until stopped, as long as there are seats; beyond that callers wait in
 /// the kernel's queue. At the first token a connection is to end in good order, at the second at once.
 pub fn accept<F>(
     listener: TcpListener,
-    most: usize,
-    serve: impl Fn(TcpStream, CancellationToken, CancellationToken) -> F + Send + Sync + 'static,
+    seats: &Arc<Seats>,
+    serve: impl Fn(TcpStream, Arc<Seat>, CancellationToken, CancellationToken) -> F + Send + Sync + 'static,
 ) -> std::io::Result<Listening>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -72,18 +73,17 @@ where
     };
     let (stop, abort) = (listening.stop.clone(), listening.abort.clone());
     let connections = listening.connections.clone();
-    let seats = Arc::new(Semaphore::new(most));
+    let seats = seats.clone();
     tokio::spawn(async move {
         let accepting = async {
             loop {
-                let Ok(seat) = seats.clone().acquire_owned().await else { return };
+                let seat = seats.reserve().await;
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let served = serve(stream, stop.clone(), abort.clone());
-                        connections.spawn(async move {
-                            served.await;
-                            drop(seat);
-                        });
+                        let seat = Arc::new(seat.occupy());
+                        let dismissed = seat.dismissed();
+                        let served = serve(stream, seat, stop.clone(), abort.clone());
+                        connections.spawn(dismissed.run_until_cancelled_owned(served));
                     }
                     Err(error) => {
                         tracing::warn!(err = %error, "cannot accept a connection");
@@ -112,10 +112,17 @@ impl Listening {
     }
 }
 
-async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: CancellationToken) {
+/// Not an async function: its frame would hold everything once more for as long as the connection lasts.
+fn serve(
+    stream: TcpStream,
+    seat: Arc<Seat>,
+    entry: Entry,
+    stop: CancellationToken,
+    abort: CancellationToken,
+) -> impl Future<Output = ()> {
     // Answers are small and complete: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let (stream, pace) = Watched::new(stream);
+    let (stream, pace) = Watched::new(stream, seat);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(pace.clone());
         let (entry, pace) = (entry.clone(), pace.clone());
@@ -126,7 +133,7 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
                 Body::new(PacedBody::new(body, pace.clone()))
             });
             let response = entry.serve(request).await;
-            pace.is_answered();
+            pace.is_answered(response.body().size_hint().exact().is_some());
             Ok::<_, Infallible>(response)
         }
     });
@@ -136,7 +143,7 @@ async fn serve(stream: TcpStream, entry: Entry, stop: CancellationToken, abort: 
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), service);
     // On the heap, or every frame on the way would hold a copy of it.
-    see_out(Box::pin(connection), stop, abort).await;
+    see_out(Box::pin(connection), stop, abort)
 }
 
 /// Runs a connection to its end: once told to stop it finishes what is in flight, unless that is aborted.

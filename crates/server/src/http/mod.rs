@@ -5,19 +5,25 @@
 
 mod admin;
 mod app;
+mod audit;
 mod backup;
 mod call;
+mod clock;
+mod counted;
 mod docs;
 mod error;
 mod events;
 mod filter;
 mod health;
 mod history;
+mod host;
 mod listen;
+mod options;
 mod produce;
 mod repair;
 mod reply;
 pub mod routes;
+mod schedules;
 mod search;
 mod show;
 mod store;
@@ -28,11 +34,13 @@ mod unread;
 mod watched;
 mod webhooks;
 mod work;
+mod workers;
 
 pub use app::{App, Limits};
 pub use listen::{Listening, accept, bind, listen, see_out};
 
 use crate::auth::Caller;
+use audit::Noting;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -42,7 +50,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
 use call::Call;
 use error::Error;
-use routes::{Endpoint, Route};
+use routes::{Endpoint, Reply, Route};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tower_service::Service;
@@ -65,23 +73,28 @@ impl RequestId {
 #[derive(Clone)]
 pub struct Entry {
     router: Router,
+    /// Requests in the name of another host are refused.
+    is_local: bool,
 }
 
 impl Entry {
     pub fn new(app: Arc<App>) -> Entry {
+        let is_local = app.is_local;
         let mut router = Router::new();
-        for route in routes::table() {
+        let clock = app.test_clock.is_some().then(routes::test_clock);
+        for route in routes::table().into_iter().chain(clock) {
             router = mount(router, &app, Arc::new(route));
         }
         let router = router.fallback(|request: Request| async move {
             let to_dashboard = ui::from_root(request.method(), request.uri(), request.headers());
             to_dashboard.unwrap_or_else(|| Error::route_not_found().respond(id_of(&request).text()))
         });
-        Entry { router }
+        Entry { router, is_local }
     }
 
     /// The port that only metrics are read from.
     pub fn metrics(app: Arc<App>) -> Entry {
+        let is_local = app.is_local;
         let handler = move |request: Request| {
             let app = app.clone();
             async move {
@@ -91,22 +104,27 @@ impl Entry {
         };
         let not_found =
             |request: Request| async move { Error::route_not_found().respond(id_of(&request).text()) };
-        Entry { router: Router::new().route("/metrics", axum::routing::get(handler)).fallback(not_found) }
+        let router = Router::new().route("/metrics", axum::routing::get(handler)).fallback(not_found);
+        Entry { router, is_local }
     }
 
     /// The same stack with nothing behind it: gives every body back. What benches compare with.
     pub fn echo() -> Entry {
         let handler = |request: Request| async move { Response::new(request.into_body()) };
-        Entry { router: Router::new().route("/echo", axum::routing::post(handler)) }
+        Entry { router: Router::new().route("/echo", axum::routing::post(handler)), is_local: false }
     }
 
     pub async fn serve(mut self, mut request: Request) -> Response {
         let id = request_id(&request);
         request.extensions_mut().insert(id.clone());
         trim_slash(request.uri_mut());
-        let mut response = match self.router.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        let refused = if self.is_local { host::check(&request).err() } else { None };
+        let mut response = match refused {
+            Some(error) => error.respond(id.text()),
+            None => match self.router.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
         };
         if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
             let allow = response.headers().get(ALLOW).cloned();
@@ -129,9 +147,18 @@ fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
             let id = id_of(&request);
             let (mut head, body) = request.into_parts();
             let span = app.traces.request(&name, route.path, &mut head);
-            let mut tenant = None;
-            let answered = run(app.clone(), &route, head, body, &mut tenant).await;
-            let tenant = tenant.as_deref().unwrap_or_default();
+            let mut bearer = None;
+            // On the heap and gone before the answer comes: a held claim waits for long.
+            let admitted = Box::pin(admit(app.clone(), &route, head, body, &mut bearer)).await;
+            let answered = match admitted {
+                Ok(answer) => answer.await,
+                Err(error) => Err(error),
+            };
+            let answered = answered.and_then(|response| match &bearer {
+                Some(caller) => counted::counted(response, &route, caller, &app.budget),
+                None => Ok(response),
+            });
+            let tenant = bearer.as_ref().map_or("", |caller: &Arc<Caller>| &*caller.tenant);
             let response = answered.unwrap_or_else(|error| {
                 app.complain(&error, &route, &id, tenant);
                 error.respond(id.text())
@@ -160,55 +187,63 @@ fn log(route: &Route, id: &RequestId, tenant: &str, status: u16, took: Duration)
     );
 }
 
-/// Everything between routing and the handler. `tenant` is filled in once it is known.
-async fn run(
+/// Everything between routing and the handler, which is yet to run. `bearer` is filled in once the token was
+/// accepted.
+async fn admit(
     app: Arc<App>,
     route: &Route,
     head: Parts,
     body: Body,
-    tenant: &mut Option<Arc<str>>,
-) -> Result<Response, Error> {
+    bearer: &mut Option<Arc<Caller>>,
+) -> Result<Reply, Error> {
     let limit = route.limit.bytes(&app.limits);
-    let mut call = Call { app: app.clone(), head, body, template: route.path, limit };
+    let mut call = Call { app: app.clone(), head, body, template: route.path, limit, share: None };
     call.check_length()?;
-    // Dropped before the handler runs, see `Call::forget_head`.
+    // Dropped before the handler runs, see `Call::forget`.
     let header = authorization(&mut call.head.headers);
+    let mut known = |caller: &Arc<Caller>, call: &mut Call| {
+        *bearer = Some(caller.clone());
+        call.is_from(caller)
+    };
     let authorization = header.as_ref().map(HeaderValue::as_bytes);
+    let access = route.access();
     match &route.endpoint {
-        Endpoint::Open(handler) => handler(call).await,
+        Endpoint::Open(handler) => Ok(handler(call)),
         Endpoint::Any(handler) => {
             let caller = app.gate.any(authorization).await?;
             drop(header);
-            *tenant = Some(caller.0.tenant.clone());
-            handler(call, caller).await
+            known(&caller.0, &mut call)?;
+            Ok(handler(call, caller))
         }
         Endpoint::Producer(handler) => {
-            let caller = app.gate.producer(authorization).await?;
+            let caller = app.gate.producer(authorization, access).await?;
             drop(header);
-            *tenant = Some(caller.0.tenant.clone());
+            known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            handler(call, caller).await
+            Ok(handler(call, caller))
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
             drop(header);
-            *tenant = Some(caller.0.tenant.clone());
+            known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            handler(call, caller).await
+            Ok(handler(call, caller))
         }
         Endpoint::Operator(handler) => {
             let caller = app.gate.operator(authorization).await?;
             drop(header);
-            *tenant = Some(caller.0.tenant.clone());
+            known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            handler(call, caller).await
+            Ok(handler(call, caller))
         }
         Endpoint::Admin(handler) => {
-            let caller = app.gate.admin(authorization).await?;
+            let caller = app.gate.admin(authorization, access).await?;
             drop(header);
-            *tenant = Some(caller.0.tenant.clone());
+            known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            handler(call, caller).await
+            let noting = Noting::of(&call, route, &caller);
+            let answering = handler(call, caller);
+            Ok(Box::pin(async move { noting.keep(&app, answering.await?).await }))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, parse};
 use super::error::Error;
-use super::{reply, show};
+use super::{options, reply, show};
 use crate::auth::{Producer, Reader};
 use crate::broker;
 use crate::stamp;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const DEDUPLICATED: HeaderName = HeaderName::from_static("codeq-deduplicated");
 /// Longest wait for a result.
 const RESULT_WAIT: i64 = 60;
 
@@ -33,12 +34,16 @@ pub async fn create(mut call: Call, producer: Producer) -> Result<Response, Erro
     // A key that cannot be read must not pass for none: the retry would make a second task.
     let header = call.header("idempotency-key").map_err(|_| Refusal::IdempotencyKeyTooLong)?;
     let key = merge_keys(body.idempotency_key.as_deref(), header);
-    let asked = request(&producer.0.tenant, &context(&call), CreateBody { idempotency_key: None, ..body })
-        .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
+    let asked =
+        create_request(&producer.0.tenant, &context(&call), CreateBody { idempotency_key: None, ..body })
+            .and_then(|request| Ok(CreateRequest { idempotency_key: key?, ..request }));
     let created = call.broker()?.create(vec![asked]).await.pop().expect("one item, one answer")?;
     let mut response = reply::json(StatusCode::ACCEPTED, &call.app.show(&created.task));
     if created.is_replay {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    if created.is_duplicate {
+        response.headers_mut().insert(DEDUPLICATED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
@@ -50,7 +55,7 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
     let context = context(&call);
     let asked = items.iter().map(|item| {
         let body: CreateBody<'_> = json::read_checked(item.get()).map_err(|_| Refusal::InvalidBody)?;
-        request(&producer.0.tenant, &context, body)
+        create_request(&producer.0.tenant, &context, body)
     });
     let created = call.broker()?.create(asked.collect()).await;
     if let Some(failure) = common_failure(&created) {
@@ -60,6 +65,7 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
         Ok(created) => CreatedItem {
             task: Some(call.app.show(&created.task)),
             replayed: created.is_replay,
+            deduplicated: created.is_duplicate,
             error: None,
             code: None,
         },
@@ -68,6 +74,7 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
             CreatedItem {
                 task: None,
                 replayed: false,
+                deduplicated: false,
                 error: Some(error.text),
                 code: Some(error.code.into()),
             }
@@ -85,7 +92,7 @@ fn context(call: &Call) -> (Written, Option<Arc<str>>) {
 }
 
 /// What the rules have to check. A missing payload is `null`, which only batches let through.
-fn request(
+pub fn create_request(
     tenant: &Arc<str>,
     (context, baggage): &(Written, Option<Arc<str>>),
     body: CreateBody<'_>,
@@ -95,6 +102,7 @@ fn request(
         Some(text) => Some(stamp::parse(text).ok_or(Refusal::InvalidRunAt)?),
         None => None,
     };
+    let options = options::request(&body)?;
     Ok(CreateRequest {
         tenant: tenant.clone(),
         command: body.command.ok_or(Refusal::InvalidBody)?,
@@ -108,6 +116,7 @@ fn request(
         delay_seconds: body.delay_seconds.unwrap_or(0),
         trace_parent: given(&context.trace_parent),
         trace_state: given(&context.trace_state),
+        options,
         baggage: baggage.clone(),
     })
 }
@@ -142,7 +151,7 @@ pub async fn result(mut call: Call, reader: Reader) -> Result<Response, Error> {
     let seconds = call.query("waitSeconds").and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     let wait = wait(seconds, RESULT_WAIT);
     let id = call.param("id");
-    call.forget_head();
+    call.forget();
     let ended = call.broker()?.result(&reader.0.tenant, &id, wait).await;
     let (task, record) =
         ended.map_err(|error| Error::from(error).saying("task_not_found", "task not found"))?;

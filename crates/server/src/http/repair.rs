@@ -1,22 +1,35 @@
 //! Repairing, as operators do it: cancel, requeue, delete, pause, and in bulk.
 
 use super::admin::{one_tenant, scope, view};
+use super::audit::Deed;
 use super::call::{Call, parse_or_empty};
 use super::error::Error;
 use super::search::in_command;
 use super::{filter, reply};
-use crate::auth::Admin;
+use crate::auth::{Admin, Producer};
 use crate::broker::BulkRequest;
 use crate::stamp::Stamp;
 use axum::http::StatusCode;
 use axum::response::Response;
-use codeq_api::admin::{BulkBody, Matched, OperationBody, OperationPage, RequeueBody};
-use codeq_queue::{Operation, OperationKind, Refusal};
+use codeq_api::admin::{BulkBody, CancelTaskBody, Matched, OperationBody, OperationPage, RequeueBody};
+use codeq_queue::{Operation, OperationKind, Refusal, Whereabouts};
+use std::sync::Arc;
 
 pub async fn cancel(call: Call, admin: Admin) -> Result<Response, Error> {
     let tenant = one_tenant(&call, &admin)?;
-    let task = call.broker()?.cancel(&tenant, &call.param("id")).await?;
-    Ok(reply::ok(&call.app.show(&task)))
+    cancel_task(call, tenant).await
+}
+
+/// A producer may cancel the tasks of its tenant.
+pub async fn cancel_own(call: Call, producer: Producer) -> Result<Response, Error> {
+    cancel_task(call, producer.0.tenant.clone()).await
+}
+
+async fn cancel_task(mut call: Call, tenant: Arc<str>) -> Result<Response, Error> {
+    let body: CancelTaskBody = parse_or_empty(&call.read().await?)?;
+    let grace = body.grace_seconds.unwrap_or(0);
+    let cancelled = call.broker()?.cancel(&tenant, &call.param("id"), grace, body.reason.as_deref()).await;
+    Ok(reply::ok(&call.app.show(&cancelled?)))
 }
 
 pub async fn requeue(mut call: Call, admin: Admin) -> Result<Response, Error> {
@@ -53,16 +66,28 @@ pub async fn cancel_all(mut call: Call, admin: Admin) -> Result<Response, Error>
     if body.filter.as_ref().is_none_or(|filter| filter.is_empty()) {
         return Err(Refusal::InvalidFilter("filter is required".into()).into());
     }
-    bulk(call, admin, OperationKind::Cancel, body).await
+    bulk(call, admin, OperationKind::Cancel, body, None).await
 }
 
 pub async fn requeue_all(mut call: Call, admin: Admin) -> Result<Response, Error> {
     let body: BulkBody = parse_or_empty(&call.read().await?)?;
-    bulk(call, admin, OperationKind::Requeue, body).await
+    bulk(call, admin, OperationKind::Requeue, body, None).await
 }
 
-async fn bulk(call: Call, admin: Admin, kind: OperationKind, body: BulkBody) -> Result<Response, Error> {
+pub async fn requeue_failed(mut call: Call, admin: Admin) -> Result<Response, Error> {
+    let body: BulkBody = parse_or_empty(&call.read().await?)?;
+    bulk(call, admin, OperationKind::Requeue, body, Some(Whereabouts::Failed)).await
+}
+
+async fn bulk(
+    call: Call,
+    admin: Admin,
+    kind: OperationKind,
+    body: BulkBody,
+    place: Option<Whereabouts>,
+) -> Result<Response, Error> {
     let mut filter = filter::of_body(body.filter)?;
+    filter.place = place.or(filter.place);
     if let Some(group) = body.group.filter(|group| !group.is_empty()) {
         filter.group = Some(group);
     }
@@ -77,7 +102,8 @@ async fn bulk(call: Call, admin: Admin, kind: OperationKind, body: BulkBody) -> 
         rate_per_second: body.rate_per_second.unwrap_or(0),
     };
     if body.dry_run == Some(true) {
-        return Ok(reply::ok(&Matched { matched: call.broker()?.matched(&request).await? }));
+        let matched = call.broker()?.matched(&request).await?;
+        return Ok(Deed::dry().with(reply::ok(&Matched { matched })));
     }
     accepted(call, request).await
 }
@@ -100,7 +126,10 @@ pub async fn remove_all(call: Call, admin: Admin) -> Result<Response, Error> {
 
 async fn accepted(call: Call, request: BulkRequest) -> Result<Response, Error> {
     let operation = call.broker()?.start_operation(request).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &shown(&operation, &call.app.stamp)))
+    let shown = shown(&operation, &call.app.stamp);
+    let (count, operation) = (operation.matched, Some(shown.id.clone()));
+    let deed = Deed { count, operation, ..Deed::default() };
+    Ok(deed.with(reply::json(StatusCode::ACCEPTED, &shown)))
 }
 
 pub async fn operations(call: Call, admin: Admin) -> Result<Response, Error> {
@@ -122,7 +151,7 @@ pub async fn cancel_operation(call: Call, admin: Admin) -> Result<Response, Erro
     Ok(reply::ok(&shown(&operation, &call.app.stamp)))
 }
 
-fn shown(operation: &Operation, stamp: &Stamp) -> OperationBody {
+pub fn shown(operation: &Operation, stamp: &Stamp) -> OperationBody {
     OperationBody {
         id: format!("{:032x}", operation.id),
         kind: operation.kind.word().into(),

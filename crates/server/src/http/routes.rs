@@ -3,17 +3,17 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, backup, docs, events, health, history, produce, repair, search, store, subscribe,
-    transfer, ui, webhooks, work,
+    Limits, admin, audit, backup, clock, docs, events, health, history, produce, repair, schedules, search,
+    store, subscribe, transfer, ui, webhooks, work, workers,
 };
-use crate::auth::{Admin, Operator, Producer, Reader, Scope, Worker};
+use crate::auth::{Access, Admin, Operator, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::MethodFilter;
 use std::pin::Pin;
 
-type Reply = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+pub type Reply = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 type Handler<C> = Box<dyn Fn(Call, C) -> Reply + Send + Sync>;
 
 /// What a caller must be. A handler's argument states the right it needs.
@@ -58,20 +58,30 @@ pub struct Route {
     pub path: &'static str,
     pub limit: BodyLimit,
     pub rate: Option<(RateScope, &'static str)>,
+    /// The answer holds tasks that go back if it is not written.
+    pub lends: bool,
     pub endpoint: Endpoint,
 }
 
 impl Route {
     fn new(method: Method, path: &'static str, endpoint: Endpoint) -> Route {
-        Route { method, path, limit: BodyLimit::Body, rate: None, endpoint }
+        Route { method, path, limit: BodyLimit::Body, rate: None, lends: false, endpoint }
     }
 
     fn rated(self, scope: RateScope, operation: &'static str) -> Route {
         Route { rate: Some((scope, operation)), ..self }
     }
 
+    fn lending(self) -> Route {
+        Route { lends: true, ..self }
+    }
+
     fn limited(self, limit: BodyLimit) -> Route {
         Route { limit, ..self }
+    }
+
+    pub fn access(&self) -> Access {
+        if self.method == Method::GET { Access::Read } else { Access::Change }
     }
 
     pub fn filter(&self) -> MethodFilter {
@@ -152,25 +162,43 @@ where
     Endpoint::Operator(boxed(handler))
 }
 
+/// Only where a test moves the clock; anywhere else there is no such path.
+pub fn test_clock() -> Route {
+    post("/v1/codeq/test/clock", admin(clock::advance))
+}
+
 pub fn table() -> Vec<Route> {
     use Scope::{Abandon, Claim, Heartbeat, Nack, Result, Subscribe};
     vec![
         post("/v1/codeq/tasks", producer(produce::create)).rated(RateScope::Producer, "create_task"),
         post("/v1/codeq/tasks/batch", producer(produce::create_batch))
             .rated(RateScope::Producer, "create_task"),
-        post("/v1/codeq/tasks/claim", worker(Claim, work::claim)).rated(RateScope::Worker, "claim"),
+        post("/v1/codeq/tasks/claim", worker(Claim, work::claim)).rated(RateScope::Worker, "claim").lending(),
         post("/v1/codeq/tasks/claim/batch", worker(Claim, work::claim_batch))
-            .rated(RateScope::Worker, "claim"),
+            .rated(RateScope::Worker, "claim")
+            .lending(),
         post("/v1/codeq/tasks/{id}/heartbeat", worker(Heartbeat, work::heartbeat)),
         post("/v1/codeq/tasks/{id}/abandon", worker(Abandon, work::abandon)),
         post("/v1/codeq/tasks/{id}/nack", worker(Nack, work::nack)),
         post("/v1/codeq/tasks/{id}/result", worker(Result, work::submit)).limited(BodyLimit::Submit),
+        post("/v1/codeq/tasks/{id}/cancel", producer(repair::cancel_own)),
+        post("/v1/codeq/tasks/batch/heartbeat", worker(Heartbeat, work::heartbeat_batch)),
         post("/v1/codeq/tasks/batch/results", worker(Result, work::submit_batch)).limited(BodyLimit::Submit),
         get("/v1/codeq/tasks/{id}", any(produce::get)),
         get("/v1/codeq/tasks/{id}/result", any(produce::result)),
         get("/v1/codeq/tasks/{id}/artifacts/{name}", any(produce::artifact)),
         post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
         post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
+        get("/v1/codeq/schedules", producer(schedules::list)),
+        Route::new(Method::PUT, "/v1/codeq/schedules/{scheduleName}", producer(schedules::put)),
+        get("/v1/codeq/schedules/{scheduleName}", producer(schedules::get)),
+        delete("/v1/codeq/schedules/{scheduleName}", producer(schedules::delete)),
+        post("/v1/codeq/schedules/{scheduleName}/trigger", producer(schedules::trigger))
+            .rated(RateScope::Producer, "create_task"),
+        post("/v1/codeq/schedules/{scheduleName}/pause", producer(schedules::pause)),
+        post("/v1/codeq/schedules/{scheduleName}/resume", producer(schedules::resume)),
+        get("/v1/codeq/schedules/{scheduleName}/next", producer(schedules::next)),
+        post("/v1/codeq/schedules/{scheduleName}/backfill", producer(schedules::backfill)),
         get("/v1/codeq/events", any(events::listen)),
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),
@@ -182,6 +210,8 @@ pub fn table() -> Vec<Route> {
         delete("/v1/codeq/admin/topics/{topicName}", admin(admin::delete_topic)),
         get("/v1/codeq/admin/history", admin(history::history)),
         get("/v1/codeq/admin/store", admin(store::store)),
+        get("/v1/codeq/admin/workers", admin(workers::list)),
+        get("/v1/codeq/admin/audit", admin(audit::list)),
         get("/v1/codeq/admin/tasks", admin(search::list)),
         post("/v1/codeq/admin/tasks/cancel", admin(repair::cancel_all)),
         get("/v1/codeq/admin/tasks/{id}/explain", admin(search::explain)),
@@ -193,6 +223,10 @@ pub fn table() -> Vec<Route> {
         post("/v1/codeq/admin/dlq/{command}/requeue", admin(repair::requeue_all)),
         post("/v1/codeq/admin/dlq/{command}/{id}/requeue", admin(repair::requeue)),
         delete("/v1/codeq/admin/dlq/{command}/{id}", admin(repair::remove)),
+        get("/v1/codeq/admin/failed/{command}", admin(search::failed)),
+        get("/v1/codeq/admin/failed/{command}/groups", admin(search::failed_groups)),
+        post("/v1/codeq/admin/failed/{command}/requeue", admin(repair::requeue_failed)),
+        post("/v1/codeq/admin/failed/{command}/{id}/requeue", admin(repair::requeue)),
         post("/v1/codeq/admin/queues/{command}/pause", admin(repair::pause)),
         post("/v1/codeq/admin/queues/{command}/resume", admin(repair::resume)),
         get("/v1/codeq/admin/operations", admin(repair::operations)),

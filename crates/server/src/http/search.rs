@@ -29,8 +29,16 @@ pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
 }
 
 pub async fn dead_letters(call: Call, admin: Admin) -> Result<Response, Error> {
+    of_place(call, admin, Whereabouts::Dead).await
+}
+
+pub async fn failed(call: Call, admin: Admin) -> Result<Response, Error> {
+    of_place(call, admin, Whereabouts::Failed).await
+}
+
+async fn of_place(call: Call, admin: Admin, place: Whereabouts) -> Result<Response, Error> {
     let filter = filter::of_query(&call, &LISTING)?;
-    let filter = Filter { place: Some(Whereabouts::Dead), ..in_command(&call, filter) };
+    let filter = Filter { place: Some(place), ..in_command(&call, filter) };
     page(call, admin, filter, true).await
 }
 
@@ -60,6 +68,7 @@ async fn page(call: Call, admin: Admin, filter: Filter, has_payload: bool) -> Re
         let mut shown = call.app.show(task);
         if !has_payload {
             shown.payload = Cow::Borrowed("");
+            (shown.checkpoint, shown.progress) = (None, None);
         }
         shown
     });
@@ -142,8 +151,16 @@ fn attempt_body(attempt: &Attempt, stamp: &Stamp) -> AttemptBody {
 }
 
 pub async fn groups(call: Call, admin: Admin) -> Result<Response, Error> {
+    groups_of(call, admin, Whereabouts::Dead).await
+}
+
+pub async fn failed_groups(call: Call, admin: Admin) -> Result<Response, Error> {
+    groups_of(call, admin, Whereabouts::Failed).await
+}
+
+async fn groups_of(call: Call, admin: Admin, place: Whereabouts) -> Result<Response, Error> {
     let command = Some(call.param("command")).filter(|command| command != "*");
-    let found = call.broker()?.groups(scope(&call, &admin)?, command).await?;
+    let found = call.broker()?.groups(scope(&call, &admin)?, command, place).await?;
     let groups = found.groups.iter().map(|group| group_body(group, &call.app.stamp)).collect();
     Ok(reply::ok(&GroupsBody { groups, truncated: found.is_truncated }))
 }

@@ -1,7 +1,7 @@
 //! How the things of the rules look on the wire.
 
 use crate::stamp::{Stamp, utc_seconds};
-use codeq_api::task::{ArtifactOut, ResultRecord, Task};
+use codeq_api::task::{ArtifactOut, RawJson, ResultRecord, Task};
 use codeq_queue::{Body, TaskId};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -43,12 +43,34 @@ pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &Stamp) -> Ta
         error: Cow::Borrowed(task.error.as_deref().unwrap_or_default()),
         result_key: result_key.into(),
         tenant_id: Cow::Borrowed(&body.tenant),
+        lane: Cow::Borrowed(body.lane().unwrap_or_default()),
+        tags: body.tags().iter().map(|tag| Cow::Borrowed(&**tag)).collect(),
+        unique_key: body.unique().map_or(Cow::Borrowed(""), |unique| Cow::Borrowed(&unique.key)),
+        expires_at: body.expires_at().map_or(Cow::Borrowed(""), |at| stamp.text(at).into()),
+        checkpoint: task.checkpoint.as_deref().and_then(RawJson::of),
+        progress: task.progress.as_deref().and_then(RawJson::of),
         created_at,
         updated_at,
     }
 }
 
+/// A result as producers and workers see it: an empty one is left out.
 pub fn record<'a>(id: TaskId, record: &'a codeq_queue::ResultRecord, stamp: &Stamp) -> ResultRecord<'a> {
+    let shown = whole_record(id, record, stamp);
+    ResultRecord { result: shown.result.filter(|result| !is_empty_object(result.get())), ..shown }
+}
+
+fn is_empty_object(text: &str) -> bool {
+    let inside = text.trim_ascii().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
+}
+
+/// A result with everything that is kept of it.
+pub fn whole_record<'a>(
+    id: TaskId,
+    record: &'a codeq_queue::ResultRecord,
+    stamp: &Stamp,
+) -> ResultRecord<'a> {
     let result: Option<&RawValue> = record.result.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let artifacts = record.artifacts.iter();
     ResultRecord {

@@ -5,22 +5,37 @@ use super::error::Error;
 use super::reply;
 use crate::auth::Admin;
 use axum::response::Response;
-use codeq_api::admin::StoreBody;
+use codeq_api::admin::{ShardBody, StoreBody};
+use codeq_queue::store::ShardView;
 use std::path::{Path, PathBuf};
 
 /// Files that are looked at; a store of more shows the size of these.
 const FILES: usize = 20_000;
 
-pub async fn store(call: Call, _: Admin) -> Result<Response, Error> {
+/// The store is everybody's: how large it is, and its disk, is told to operators only.
+pub async fn store(call: Call, admin: Admin) -> Result<Response, Error> {
     let provider = call.app.store_provider.into();
-    let room = match call.app.data_directory.clone() {
+    let room = match call.app.data_directory.clone().filter(|_| call.app.gate.operates(&admin.0)) {
         // Looking at a disk can take a while, and nobody else should wait for it.
         Some(path) => tokio::task::spawn_blocking(move || room(&path)).await.ok().flatten(),
         None => None,
     };
     let (data, free, total) =
         room.map_or((None, None, None), |(data, free, total)| (Some(data), Some(free), Some(total)));
-    Ok(reply::ok(&StoreBody { provider, data_bytes: data, disk_free_bytes: free, disk_total_bytes: total }))
+    let shards = call.app.broker().map(|broker| broker.shards()).unwrap_or_default();
+    let shard = |shard: ShardView| ShardBody {
+        name: shard.name,
+        up: shard.away.is_none(),
+        address: shard.address,
+        reason: shard.away,
+    };
+    Ok(reply::ok(&StoreBody {
+        provider,
+        data_bytes: data,
+        disk_free_bytes: free,
+        disk_total_bytes: total,
+        shards: shards.into_iter().map(shard).collect(),
+    }))
 }
 
 /// Bytes of the data, free bytes of its disk, all bytes of its disk.

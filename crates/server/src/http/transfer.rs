@@ -1,9 +1,10 @@
 //! Export and import: tasks as JSON lines, with a checksum at the end.
 
 use super::admin::scope;
+use super::audit::Deed;
 use super::call::Call;
 use super::error::Error;
-use super::{filter, reply, show};
+use super::{filter, options, reply, show};
 use crate::auth::Admin;
 use crate::broker::{Broker, Moved};
 use crate::stamp::{self, Stamp};
@@ -125,7 +126,9 @@ fn exported_task<'a>((task, record): &'a Moved, stamp: &Stamp) -> ExportedTask<'
             State::Delayed { until } => Some(stamp.text(until)),
             _ => None,
         },
-        result: record.as_ref().map(|record| show::record(task.id, record, stamp)),
+        unique: task.body.unique().map(options::unique_body),
+        max_run_seconds: task.body.max_run().map(options::seconds),
+        result: record.as_ref().map(|record| show::whole_record(task.id, record, stamp)),
     }
 }
 
@@ -136,6 +139,7 @@ pub async fn import(mut call: Call, admin: Admin) -> Result<Response, Error> {
         now: call.app.now(),
         line: 0,
         batch: Vec::new(),
+        held: 0,
         digest: Context::new(&SHA256),
         end: None,
         count: 0,
@@ -151,6 +155,7 @@ pub async fn import(mut call: Call, admin: Admin) -> Result<Response, Error> {
             return Err(Error::body_too_large());
         }
         pending.extend_from_slice(&data);
+        call.hold(pending.len() + reader.held)?;
         while let Some(end) = pending[searched..].iter().position(|byte| *byte == b'\n') {
             reader.line(&pending[..=searched + end]).await?;
             pending.advance(searched + end + 1);
@@ -164,7 +169,8 @@ pub async fn import(mut call: Call, admin: Admin) -> Result<Response, Error> {
     if !pending.is_empty() {
         reader.line(&pending).await?;
     }
-    Ok(reply::ok(&reader.finish().await?))
+    let done = reader.finish().await?;
+    Ok(Deed::count(done.created).with(reply::ok(&done)))
 }
 
 struct Reader {
@@ -174,6 +180,8 @@ struct Reader {
     now: codeq_queue::Time,
     line: u64,
     batch: Vec<(u64, Import)>,
+    /// Bytes of the lines in the batch.
+    held: usize,
     digest: Context,
     end: Option<ExportEnd>,
     count: u64,
@@ -197,6 +205,7 @@ impl Reader {
         }
         self.digest.update(bytes);
         self.count += 1;
+        self.held += bytes.len();
         match self.read(bytes) {
             Ok(import) => self.batch.push((self.line, import)),
             Err(refusal) => self.refuse(&refusal.to_string(), refusal.code()),
@@ -214,6 +223,7 @@ impl Reader {
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
+        self.held = 0;
         let (lines, imports): (Vec<u64>, Vec<Import>) = self.batch.drain(..).unzip();
         if imports.is_empty() {
             return Ok(());
@@ -258,7 +268,7 @@ impl Reader {
         };
         let record = line.result.as_ref().map(record).transpose()?;
         let state = state(&line, record.as_ref(), self.now)?;
-        Ok(Import { task: task(line, tenant, state, self.now)?, record })
+        Import { task: task(line, tenant, state, self.now)?, record }.check()
     }
 }
 
@@ -272,6 +282,7 @@ fn task(
     state: State,
     now: codeq_queue::Time,
 ) -> Result<Task, Refusal> {
+    let options = options::imported(&line)?;
     let given = line.task;
     let command = codeq_queue::queue::check_command(&given.command)?.into();
     json::check(&given.payload).map_err(|_| Refusal::InvalidBody)?;
@@ -285,6 +296,7 @@ fn task(
         idempotency_key: line.idempotency_key.and_then(text),
         trace_parent: text(given.trace_parent),
         trace_state: text(given.trace_state),
+        options,
     };
     Ok(Task {
         id: TaskId::parse(&given.id).ok_or(Refusal::InvalidBody)?,
@@ -295,6 +307,8 @@ fn task(
         refunds: given.refunds.min(given.attempts),
         max_attempts: given.max_attempts.max(1),
         error: text(given.error).map(Into::into),
+        checkpoint: given.checkpoint.map(|text| text.0.get().into()),
+        progress: None,
         created_at: at(&given.created_at),
         updated_at: at(&given.updated_at),
     })
@@ -330,6 +344,7 @@ fn record(given: &codeq_api::task::ResultRecord<'_>) -> Result<ResultRecord, Ref
     let failure_reason = match given.failure_reason.as_deref() {
         Some("MAX_ATTEMPTS") => Some(FailureReason::MaxAttempts),
         Some("CANCELLED") => Some(FailureReason::Cancelled),
+        Some("EXPIRED") => Some(FailureReason::Expired),
         _ => None,
     };
     let artifacts = given.artifacts.iter().map(|artifact| Artifact {

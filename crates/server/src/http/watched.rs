@@ -13,6 +13,7 @@
 
 use super::unread::Unread;
 use crate::broker::Lent;
+use crate::seats::Seat;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use rustix::io::Errno;
@@ -43,9 +44,12 @@ const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const BODY: u8 = 2;
 const SERVED: u8 = 3;
+/// An answer whose end is not known is being told; afterwards it is as good as idle.
+const TOLD: u8 = 4;
 
 /// Shared between a connection and the service on it.
 pub struct Pace {
+    seat: Arc<Seat>,
     start: Instant,
     phase: AtomicU8,
     /// Milliseconds after `start` at which patience ends.
@@ -70,16 +74,23 @@ impl Pace {
     fn enter(&self, phase: u8, patience: Option<Duration>) {
         let deadline = patience.map_or(NONE, |patience| millis(self.start.elapsed() + patience));
         self.phase.store(phase, Ordering::Relaxed);
+        self.seat.is_waiting(matches!(phase, IDLE | HEAD));
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
-    pub fn is_answered(&self) {
-        self.enter(IDLE, Some(IDLE_TIME));
+    /// A token was accepted on the connection.
+    pub fn is_known(&self) {
+        self.seat.is_known();
+    }
+
+    /// There is an answer, either all of it or one that is told piece by piece.
+    pub fn is_answered(&self, is_whole: bool) {
+        self.enter(if is_whole { IDLE } else { TOLD }, Some(IDLE_TIME));
     }
 
     fn has_bytes(&self, count: usize) {
         match self.phase.load(Ordering::Relaxed) {
-            IDLE => self.enter(HEAD, Some(HEAD_TIME)),
+            IDLE | TOLD => self.enter(HEAD, Some(HEAD_TIME)),
             BODY => drop(self.deadline.fetch_add(count as u64 * 1000 / BODY_RATE, Ordering::Relaxed)),
             _ => {}
         }
@@ -147,8 +158,9 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn new(stream: TcpStream) -> (Watched, Arc<Pace>) {
+    pub fn new(stream: TcpStream, seat: Arc<Seat>) -> (Watched, Arc<Pace>) {
         let pace = Pace {
+            seat,
             start: Instant::now(),
             phase: AtomicU8::new(HEAD),
             deadline: AtomicU64::new(NONE),
@@ -176,8 +188,9 @@ impl Watched {
         };
         self.stall = None;
         // An answer that is still being told, event by event, is not idle.
-        if self.pace.phase.load(Ordering::Relaxed) == IDLE {
-            self.pace.is_answered();
+        let phase = self.pace.phase.load(Ordering::Relaxed);
+        if matches!(phase, IDLE | TOLD) {
+            self.pace.is_answered(phase == IDLE);
         }
         if is_loaded
             && written.is_ok()

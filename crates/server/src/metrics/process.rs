@@ -1,4 +1,4 @@
-//! What concerns the process and its doors, not the queue: requests, streams, the build.
+//! Metrics of the process rather than of queues: requests, streams, the build.
 
 use super::register;
 use prometheus::{HistogramOpts, HistogramVec, IntGauge, IntGaugeVec, Opts, Registry};

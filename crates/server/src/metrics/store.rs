@@ -1,5 +1,6 @@
-//! What the committers of the embedded store have measured, read when someone looks.
+//! What the stores have measured, read when the page is requested.
 
+use codeq_store::kvrocks;
 use codeq_store::local::{Meters, Reading};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
@@ -7,19 +8,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const SYNC: (&str, &str) = ("codeq_store_sync_seconds", "How long each sync of the journal took.");
+const WAIT: (&str, &str) =
+    ("codeq_store_wait_seconds", "How long each group of writes to Kvrocks waited for replicas.");
 const GROUP: (&str, &str) = ("codeq_store_group_size", "Transitions that one commit made durable.");
 
 pub struct StoreMetrics {
     meters: Arc<Meters>,
+    kvrocks: Arc<kvrocks::Meters>,
     descriptions: Vec<Desc>,
 }
 
 impl StoreMetrics {
-    pub fn new(meters: Arc<Meters>) -> StoreMetrics {
+    pub fn new(meters: Arc<Meters>, kvrocks: Arc<kvrocks::Meters>) -> StoreMetrics {
         let describe = |(name, help): (&str, &str)| {
             Desc::new(name.into(), help.into(), Vec::new(), HashMap::new()).expect("names are sound")
         };
-        StoreMetrics { meters, descriptions: vec![describe(SYNC), describe(GROUP)] }
+        let descriptions = [SYNC, GROUP, WAIT].map(describe).to_vec();
+        StoreMetrics { meters, kvrocks, descriptions }
     }
 }
 
@@ -29,7 +34,8 @@ impl Collector for StoreMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        vec![family(SYNC, self.meters.sync()), family(GROUP, self.meters.group())]
+        let waits = family(WAIT, self.kvrocks.waits());
+        vec![family(SYNC, self.meters.sync()), family(GROUP, self.meters.group()), waits]
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the process tells about itself.
+//! Logs and traces of the process.
 
 pub mod logs;
 pub mod seldom;

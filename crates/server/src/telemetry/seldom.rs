@@ -1,4 +1,4 @@
-//! Complaints that must not fill the disk.
+//! Limits how often a repeated log line is written, so that it cannot fill the disk.
 
 use codeq_queue::Time;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// Milliseconds between two.
 const BETWEEN: i64 = 1000;
 
-/// Once a second at most.
+/// At most once a second.
 #[derive(Default)]
 pub struct Seldom {
     /// In milliseconds.

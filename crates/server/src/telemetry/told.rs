@@ -1,4 +1,4 @@
-//! What the store did on its own, told in the log: leases that ran out, tasks that became dead letters.
+//! Log lines for what the store did on its own: leases that ran out, tasks that became dead letters.
 //!
 //! The store tells its events between two commits, where nothing may wait for a terminal. So the lines go
 //! through a queue of [`WAITING`]; when it is full they are counted instead, and the count is told.

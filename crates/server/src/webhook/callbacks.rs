@@ -177,9 +177,9 @@ impl Callbacks {
     }
 
     fn send(self: &Arc<Self>, delivery: Delivery) {
-        let (id, host) = (delivery.id, host_of(&delivery.url));
+        let (id, host, tenant) = (delivery.id, host_of(&delivery.url), delivery.tenant.clone());
         let sending = Sending { owner: self.clone(), delivery };
-        if !self.sender.outbound.push(&host, Box::new(sending), usize::MAX) {
+        if !self.sender.outbound.push(&tenant, &host, Box::new(sending), usize::MAX) {
             // It comes again when our hold is over.
             self.state().let_go(id);
         }

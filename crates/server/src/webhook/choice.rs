@@ -1,7 +1,7 @@
-//! Who is told that a queue has filled. Pure: the time and the subscriptions are arguments.
+//! Which subscribers are notified of a queue that has filled. Pure: the time and the subscriptions are arguments.
 //!
-//! A [`View`] tells among whom to choose. Who it is, this process's [`Chooser`] says where it is alone, and the
-//! store where several processes notify.
+//! A [`View`] gives the candidates. This process's [`Chooser`] chooses among them where it is alone, and the store
+//! where several processes notify.
 
 use codeq_queue::shared::{Lot, Pick};
 use codeq_queue::subscription::{DeliveryMode, Subscription};
@@ -9,7 +9,7 @@ use codeq_queue::{QueueKey, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Groups whose turn is remembered; after so many the turns begin anew.
+/// Groups whose turn is remembered; when the table is full the turns start over.
 const GROUPS: usize = 10_000;
 /// Seconds for which the same hash-mode subscription is chosen.
 const HASH_SECONDS: i64 = 60;
@@ -58,8 +58,8 @@ impl View {
         found.into_iter().map(|place| &tenant.all[place]).collect()
     }
 
-    /// Among whom to choose now: everyone who wants to hear of it in any case is a lot of its own, every group
-    /// is one, and all in hash mode together.
+    /// The lots to choose from now: one for each fan-out subscription, one for each group, and one for all
+    /// subscriptions in hash mode.
     pub fn lots(&self, queue: &QueueKey, now: Time) -> Vec<Lot> {
         let mut lots: Vec<Lot> = Vec::new();
         let (mut groups, mut hashed) = (Vec::<Lot>::new(), Vec::new());
@@ -88,7 +88,7 @@ impl View {
     }
 }
 
-/// Remembers who was told when, and whose turn it is, where no other process tells anyone.
+/// Remembers when each subscription was notified and whose turn it is, where no other process notifies.
 #[derive(Default)]
 pub struct Chooser {
     told: HashMap<u128, Time>,
@@ -96,7 +96,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Who is to be told now.
+    /// The subscriptions to notify now.
     pub fn choose(&mut self, lots: &[Lot], queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
         let chosen = lots.iter().filter_map(|lot| match &lot.pick {
             Pick::Turns(group) => self.next_member(queue, group, &lot.members, now),

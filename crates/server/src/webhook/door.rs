@@ -1,4 +1,4 @@
-//! The one door out: a single attempt to hand a message to whoever an address names.
+//! The only way out: a single attempt to deliver a message to an address.
 //!
 //! Promises: the address that was checked is the address that is dialled; no redirect, proxy or cookie;
 //! an attempt ends within its time; of the answer at most 64 KiB are read. Not promised: how many attempts
@@ -29,7 +29,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(10);
 /// Connections kept per host.
 const IDLE_CONNECTIONS: usize = 8;
-/// Hosts whose refusal has been logged; after so many the log begins anew.
+/// Hosts whose refusal has been logged; when the list is full it is cleared and logging starts over.
 const LOGGED_HOSTS: usize = 1000;
 
 const USER_AGENT: &str = concat!("codeq/", env!("CARGO_PKG_VERSION"));

@@ -1,8 +1,8 @@
-//! Availability notifications: tells subscribers that a queue which was empty has work.
+//! Availability notifications: tell subscribers that an empty queue has got work.
 //!
 //! At most once per trigger: one attempt, nothing stored, nothing repeated. Triggers of one queue that come
-//! together are one. Where several processes notify, the store chooses for all of them; whoever is chosen rests,
-//! also when the limit of its address then drops the notification.
+//! together count as one. Where several processes notify, the store chooses for all of them. A subscriber that was
+//! chosen counts as notified, even if the rate limit of its address then drops the notification.
 
 use super::Sender;
 use super::callbacks::address_key;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two rounds: what fills meanwhile is told of together.
+/// Pause between two rounds; queues that fill meanwhile are handled together.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How old our view of the subscriptions may be when nothing tells us that it changed.
 const VIEW_AGE: Duration = Duration::from_secs(1);
-/// Reading the subscriptions takes at most one part in so many of the time.
+/// Spend at most 1/`VIEW_SHARE` of the time reading subscriptions.
 const VIEW_SHARE: u32 = 10;
 /// Notifications that wait for one host.
 const WAITING: usize = 2000;
@@ -122,7 +122,7 @@ impl Notifier {
         }
     }
 
-    /// Who is to be told, as far as all processes that notify are concerned.
+    /// Chooses the subscribers to notify, on behalf of all processes that notify.
     async fn choose(&self, memory: &mut Memory, queue: &QueueKey, now: Time) -> Vec<Arc<Subscription>> {
         let lots = memory.view.lots(queue, now);
         if lots.is_empty() {
@@ -171,8 +171,8 @@ impl Notifier {
             metrics: self.sender.metrics.clone(),
             traces: self.sender.broker.traces().clone(),
         };
-        let outcome = notification.outcome();
-        if !self.sender.outbound.push(&host, Box::new(notification), WAITING) {
+        let (outcome, tenant) = (notification.outcome(), notification.subscription.tenant.clone());
+        if !self.sender.outbound.push(&tenant, &host, Box::new(notification), WAITING) {
             outcome.tell(Some("too many are waiting"));
         }
     }

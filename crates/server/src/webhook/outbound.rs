@@ -53,8 +53,14 @@ impl Outbound {
     }
 
     /// Queues for the host; false, and nothing kept, if too many wait already.
-    pub fn push(self: &Arc<Self>, host: &Arc<str>, errand: Box<dyn Errand>, most: usize) -> bool {
-        let is_kept = self.lanes().push(host, errand, most);
+    pub fn push(
+        self: &Arc<Self>,
+        tenant: &Arc<str>,
+        host: &Arc<str>,
+        errand: Box<dyn Errand>,
+        most: usize,
+    ) -> bool {
+        let is_kept = self.lanes().push(tenant, host, errand, most);
         self.pump();
         is_kept
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Queues that wait to be notified of; while so many do, further ones are not.
+/// Maximum number of queues that wait for a notification; beyond it, further queues get none.
 const QUEUES: usize = 10_000;
 
 /// Queues that have filled, and their commands as spelled in the newest task.

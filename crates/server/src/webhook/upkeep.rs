@@ -1,10 +1,10 @@
-//! Subscriptions that are over are removed now and then.
+//! Removes expired subscriptions from time to time.
 
 use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For ever; to be dropped.
+/// Runs until dropped.
 pub async fn run(broker: Arc<Broker>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;

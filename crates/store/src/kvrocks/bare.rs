@@ -23,14 +23,14 @@ pub struct Bare {
 impl Bare {
     pub async fn connect(options: &KvrocksOptions) -> Result<Bare, String> {
         let target = Target { backend: options.backend.clone(), slot: None, timeout: options.timeout };
-        let connection = Connection::new(target);
+        let connection = Connection::new(target, Arc::default());
         let names = Names::load(&connection).await.map_err(|trouble| trouble.text().to_owned())?;
         let keys = Keys::new(&options.sharding.default_shard, false);
         Ok(Bare { connection, names, keys, retention: options.rules.retention, clock: options.clock.clone() })
     }
 
     pub async fn create(&self, new: NewTask) -> Result<(), String> {
-        let task = new_task(new, self.clock.now(), 0);
+        let task = new_task(new, self.clock.now(), 0, None);
         let queue = QueueKey::new(&task.body.tenant, &task.body.command);
         let beside = Beside { number: 0, shard: "", unknown: "" };
         let call = enqueue_call(&self.keys, &queue, [(&task, beside)].into_iter(), self.retention);

@@ -28,6 +28,16 @@ impl<T: Send + 'static> Item<T> {
         let (operation, answer) = Operation::new(vec![call], settle);
         Item::Asked { shard, operation, answer }
     }
+
+    /// See [`Operation::without_waiting`].
+    pub fn without_waiting(self) -> Item<T> {
+        match self {
+            Item::Asked { shard, operation, answer } => {
+                Item::Asked { shard, operation: operation.without_waiting(), answer }
+            }
+            answered => answered,
+        }
+    }
 }
 
 impl Keeper {

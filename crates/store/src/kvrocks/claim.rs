@@ -1,24 +1,33 @@
-//! Claiming: promote what is due, repair what has expired, lend what is ready, in one round trip per shard.
+//! Claiming: one script per shard acts on what is due, and lends to as many as there are tasks for.
 
 use super::connection::{Command, Reply};
 use super::events::Told;
 use super::known::Known;
 use super::record;
-use super::reply::{Answered, strings};
+use super::reply::{Answered, int, list, strings, text};
 use super::script::{Call, Script};
 use super::store::Keeper;
-use super::sweep;
+use super::sweep::Acted;
+use super::writer::Operation;
 use codeq_queue::event::What;
 use codeq_queue::store::{Abandon, Claim, Report, Wait};
-use codeq_queue::{Commands, Event, Failure, Owner, QueueKey, Task, Time};
+use codeq_queue::{Commands, Event, Failure, QueueKey, Task, Time};
 use futures_util::future::BoxFuture;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Queues that one script looks at. A claim of any command compares the heads of so many.
 const QUEUES_TOGETHER: usize = 256;
-/// Queues whose timers act in the same round trip as a claim of any command; a sweep acts on the others.
+/// Queues whose timers act in the same script as a claim; a sweep acts on the others.
 const TIMERS_TOGETHER: usize = 32;
+/// Claims that one script serves.
+const CLAIMS_TOGETHER: usize = 128;
+/// How often a claim goes on that has dropped as many stale ids as it may and found nothing behind them.
+const DROPPING_ROUNDS: usize = 64;
+
+/// What each of several claims was lent.
+type Shares = Vec<Vec<Task>>;
 
 impl Keeper {
     pub async fn claim(self: Arc<Self>, claim: Claim) -> Result<Vec<Task>, Failure> {
@@ -29,182 +38,326 @@ impl Keeper {
             Wait::Forever => true,
         };
         if !is_waiting {
-            return self.claim_now(claim).await;
+            return Ok(self.claim_now(vec![claim]).await?.pop().unwrap_or_default());
         }
         let answer = self.teller.claims.join(claim);
         answer.await.unwrap_or(Err(Failure::Closed))
     }
 
-    pub async fn claim_now(&self, claim: Claim) -> Result<Vec<Task>, Failure> {
-        if claim.count == 0 {
-            return Ok(Vec::new());
-        }
-        match &claim.commands {
-            Commands::Any => self.claim_any(&claim).await,
-            Commands::These(commands) => {
-                let queues: Vec<QueueKey> =
-                    commands.iter().map(|command| QueueKey::new(&claim.tenant, command)).collect();
-                self.claim_these(&claim, &queues).await
+    /// Serves claims that want the same, in their order.
+    pub async fn claim_now(&self, mut claims: Vec<Claim>) -> Result<Shares, Failure> {
+        let mut shares = Shares::new();
+        while !claims.is_empty() {
+            let rest = claims.split_off(claims.len().min(CLAIMS_TOGETHER));
+            let part = self.claim_part(claims).await?;
+            let is_dry = part.last().is_some_and(Vec::is_empty);
+            shares.extend(part);
+            claims = rest;
+            if is_dry {
+                break;
             }
         }
+        shares.extend(claims.iter().map(|_| Vec::new()));
+        Ok(shares)
+    }
+
+    async fn claim_part(&self, claims: Vec<Claim>) -> Result<Shares, Failure> {
+        let Some(first) = claims.first() else { return Ok(Shares::new()) };
+        let mut wishes = Wishes::of(&claims);
+        match first.commands.clone() {
+            Commands::Any => self.claim_any(&claims, &mut wishes).await,
+            Commands::These(commands) => {
+                let queues: Vec<QueueKey> =
+                    commands.iter().map(|command| QueueKey::new(&first.tenant, command)).collect();
+                self.claim_these(&claims, &queues, &mut wishes).await;
+            }
+        }
+        wishes.granted()
     }
 
     /// The first queue with work wins; each on its current shard first.
-    async fn claim_these(&self, claim: &Claim, queues: &[QueueKey]) -> Result<Vec<Task>, Failure> {
-        let mut places: Vec<(usize, &QueueKey)> = Vec::new();
+    async fn claim_these(&self, claims: &[Claim], queues: &[QueueKey], wishes: &mut Wishes) {
+        let mut places: Vec<(usize, QueueKey)> = Vec::new();
         for queue in queues {
-            places.extend(self.queue_shards(queue).into_iter().map(|shard| (shard, queue)));
+            places.extend(self.queue_shards(queue).into_iter().map(|shard| (shard, queue.clone())));
         }
-        let mut taken = Vec::new();
-        for group in places.chunk_by(|a, b| a.0 == b.0) {
+        for group in places.chunk_by(|a, b| self.keyspace_of(a.0) == self.keyspace_of(b.0)) {
             for part in group.chunks(TIMERS_TOGETHER) {
-                let queues: Vec<QueueKey> = part.iter().map(|(_, queue)| (*queue).clone()).collect();
-                let left = claim.count - taken.len();
-                taken.extend(self.claim_on(part[0].0, claim, "first", queues, left).await?);
-                if taken.len() >= claim.count {
-                    return Ok(taken);
+                if wishes.are_met() {
+                    return;
                 }
+                let answer = self.claim_on("first", part, claims, wishes).await;
+                wishes.take(answer);
             }
         }
-        Ok(taken)
     }
 
-    async fn claim_any(&self, claim: &Claim) -> Result<Vec<Task>, Failure> {
-        let mut taken = Vec::new();
-        for shard in 0..self.shards.len() {
-            let mut queues = self.queues_on(shard, Some(&claim.tenant)).await?;
-            queues.sort();
+    async fn claim_any(&self, claims: &[Claim], wishes: &mut Wishes) {
+        for shards in &self.keyspaces {
+            let mut queues = match self.queues_in(shards, Some(&claims[0].tenant)).await {
+                Ok(queues) => queues,
+                Err(failure) => {
+                    wishes.take(Err(failure));
+                    continue;
+                }
+            };
+            queues.sort_by(|a, b| a.1.cmp(&b.1));
+            wishes.answered();
             for part in queues.chunks(QUEUES_TOGETHER) {
-                let left = claim.count - taken.len();
-                if left > 0 {
-                    taken.extend(self.claim_on(shard, claim, "any", part.to_vec(), left).await?);
+                if !wishes.are_met() {
+                    let answer = self.claim_on("any", part, claims, wishes).await;
+                    wishes.take(answer);
                 }
             }
         }
-        Ok(taken)
+    }
+
+    /// The queues of a keyspace that may hold tasks, with the shard of each.
+    pub async fn queues_in(
+        &self,
+        shards: &[usize],
+        tenant: Option<&str>,
+    ) -> Result<Vec<(usize, QueueKey)>, Failure> {
+        let at = &self.shards[shards[0]];
+        let index = tenant.map_or_else(|| at.keys.of("queues"), |tenant| at.keys.queues_of(tenant));
+        let names = strings(at.read_one(Command::new("SMEMBERS").arg(index)).await?);
+        let mut queues = self.placed_queues(shards, names);
+        queues.retain(|(_, queue)| tenant.is_none_or(|tenant| *queue.tenant == *tenant));
+        Ok(queues)
+    }
+
+    /// The queues of every shard that may hold tasks.
+    pub async fn all_queues(&self, tenant: Option<&str>) -> Result<Vec<(usize, Vec<QueueKey>)>, Failure> {
+        let mut by_shard: BTreeMap<usize, Vec<QueueKey>> = BTreeMap::new();
+        let mut failure = None;
+        for shards in &self.keyspaces {
+            match self.queues_in(shards, tenant).await {
+                Ok(queues) => queues
+                    .into_iter()
+                    .for_each(|(shard, queue)| by_shard.entry(shard).or_default().push(queue)),
+                // A server that is away is passed over, as long as another one answers.
+                Err(away) if self.shards[shards[0]].server.gate.away().is_some() => failure = Some(away),
+                Err(other) => return Err(other),
+            }
+        }
+        let is_any_up =
+            self.keyspaces.iter().any(|shards| self.shards[shards[0]].server.gate.away().is_none());
+        match failure {
+            Some(failure) if !is_any_up => Err(failure),
+            _ => Ok(by_shard.into_iter().collect()),
+        }
     }
 
     /// The queues of a shard that may hold tasks.
     pub async fn queues_on(&self, shard: usize, tenant: Option<&str>) -> Result<Vec<QueueKey>, Failure> {
         let shard = &self.shards[shard];
-        let members = shard.read_one(Command::new("SMEMBERS").arg(shard.keys.of("queues"))).await?;
+        let index = tenant.map_or_else(|| shard.keys.of("queues"), |tenant| shard.keys.queues_of(tenant));
+        let members = shard.read_one(Command::new("SMEMBERS").arg(index)).await?;
         let queues = strings(members).into_iter().filter_map(|member| shard.keys.parse_queue(&member));
         Ok(queues.filter(|queue| tenant.is_none_or(|tenant| *queue.tenant == *tenant)).collect())
     }
 
+    /// Goes on while a round has only dropped stale ids.
     async fn claim_on(
         &self,
-        at: usize,
-        claim: &Claim,
         mode: &'static str,
-        queues: Vec<QueueKey>,
-        count: usize,
-    ) -> Result<Vec<Task>, Failure> {
-        let now = self.now.get();
-        let timed: Vec<QueueKey> = queues.iter().take(TIMERS_TOGETHER).cloned().collect();
-        let mut calls = Vec::with_capacity(timed.len() * 2 + 1);
-        for queue in &timed {
-            calls.extend(self.timer_calls(at, queue, now));
+        queues: &[(usize, QueueKey)],
+        claims: &[Claim],
+        wishes: &Wishes,
+    ) -> Result<Shares, Failure> {
+        let at = queues[0].0;
+        let mut lent = Lent { shares: Shares::new(), is_cut: true };
+        for _ in 0..DROPPING_ROUNDS {
+            if !lent.is_cut || lent.shares.iter().any(|share| !share.is_empty()) {
+                break;
+            }
+            let now = self.now.get();
+            let call = self.claim_call(at, mode, queues, claims, wishes, now);
+            let lending = || Lending { shard: at, claims: claims.to_vec(), now, keeper: self.me() };
+            let (settled, unconfirmed) = (lending(), lending());
+            let (operation, answer) = Operation::new(vec![call], move |replies| settled.settle(replies));
+            let operation = operation.or_undo(move |replies| unconfirmed.undo(replies));
+            self.shards[at].writer.hand_over(vec![operation]).await?;
+            lent = answer.await.unwrap_or(Err(Failure::Closed))?;
         }
-        calls.push(self.claim_call(at, claim, mode, &queues, count, now));
-        let settled = Lent { shard: at, timed, owner: claim.owner.clone(), now, keeper: self.me() };
-        self.shards[at].writer.run(calls, move |replies| settled.settle(replies)).await
+        Ok(lent.shares)
     }
 
     fn claim_call(
         &self,
         at: usize,
-        claim: &Claim,
         mode: &str,
-        queues: &[QueueKey],
-        count: usize,
+        queues: &[(usize, QueueKey)],
+        claims: &[Claim],
+        wishes: &Wishes,
         now: Time,
     ) -> Call {
         let keys = &self.shards[at].keys;
-        let mut names = keys.shared();
-        names.extend(queues.iter().flat_map(|queue| keys.queue(queue)));
-        let lease = claim.lease.max(Duration::from_millis(1));
-        let until = now.plus(claim.lease);
-        let call = Call::new(Script::Claim, names)
+        let mut names = vec![keys.of("tasks")];
+        names.extend(queues.iter().map(|(shard, queue)| self.shards[*shard].keys.base(queue)));
+        let latest = self.shards[at].latest(now, self.now.offset(), self.timeout).map(|ms| ms.to_string());
+        let call = self
+            .due_args(Call::new(Script::Claim, names), now)
             .arg(mode)
             .number(queues.len())
-            .number(count)
+            .number(queues.len().min(TIMERS_TOGETHER))
             .number(self.inspect_limit)
-            .number(now.millis())
-            .arg(now.to_utc())
-            .number(lease.as_millis())
-            .number(until.millis())
-            .arg(record::lease_text(until))
-            .arg(&*claim.owner.worker_id)
-            .arg(&*claim.owner.subject)
-            .arg(keys.lease_prefix())
-            .arg(self.lease_clock());
-        queues.iter().fold(call, |call, queue| call.arg(super::keys::queue_text(queue)))
+            .arg(latest.unwrap_or_default());
+        let call = queues.iter().fold(call, |call, (_, queue)| call.arg(super::keys::queue_text(queue)));
+        claims.iter().zip(wishes.left()).fold(call, |call, (claim, count)| {
+            let until = now.plus(claim.lease);
+            call.number(count)
+                .number(claim.lease.max(Duration::from_millis(1)).as_millis())
+                .number(until.millis())
+                .arg(record::lease_text(until))
+                .arg(&*claim.owner.worker_id)
+                .arg(&*claim.owner.subject)
+        })
     }
 
     async fn take_back(&self, claim: Claim, tasks: Vec<Task>) {
-        let refund = |task: Task| Abandon {
-            report: Report {
-                tenant: claim.tenant.clone(),
-                id: task.id,
-                owner: claim.owner.clone(),
-                attempt: Some(task.attempts),
-            },
-            refund: true,
+        let refund = |task: Task| {
+            let (tenant, owner) = (claim.tenant.clone(), claim.owner.clone());
+            Abandon::new(Report { tenant, id: task.id, owner, attempt: Some(task.attempts) }, true)
         };
-        let keeper = self.me();
-        if let Err(failure) = keeper.abandon(tasks.into_iter().map(refund).collect()).await {
+        let abandons: Vec<Abandon> = tasks.into_iter().map(refund).collect();
+        if let Err(failure) = self.me().give_back(abandons).await {
             tracing::warn!(err = %failure, "a task lent to someone who has gone waits for its lease to end");
         }
     }
 }
 
-/// What is needed to read the replies to a claim.
+/// Several claims on their way over the places where tasks may be.
+struct Wishes {
+    counts: Vec<usize>,
+    shares: Shares,
+    /// Whether any place has answered, and why one did not.
+    has_answer: bool,
+    failure: Option<Failure>,
+}
+
+impl Wishes {
+    fn of(claims: &[Claim]) -> Wishes {
+        let shares = claims.iter().map(|_| Vec::new()).collect();
+        Wishes {
+            counts: claims.iter().map(|claim| claim.count).collect(),
+            shares,
+            has_answer: false,
+            failure: None,
+        }
+    }
+
+    fn left(&self) -> impl Iterator<Item = usize> {
+        self.counts.iter().zip(&self.shares).map(|(count, share)| count.saturating_sub(share.len()))
+    }
+
+    fn are_met(&self) -> bool {
+        self.left().all(|count| count == 0)
+    }
+
+    fn answered(&mut self) {
+        self.has_answer = true;
+    }
+
+    /// A place that does not answer is passed over.
+    fn take(&mut self, answer: Result<Shares, Failure>) {
+        match answer {
+            Ok(more) => {
+                self.has_answer = true;
+                for (share, more) in self.shares.iter_mut().zip(more) {
+                    share.extend(more);
+                }
+            }
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    /// Fails only if no place has answered.
+    fn granted(self) -> Result<Shares, Failure> {
+        match self.failure {
+            Some(failure) if !self.has_answer => Err(failure),
+            Some(failure @ (Failure::Internal(_) | Failure::Closed))
+                if self.shares.iter().all(Vec::is_empty) =>
+            {
+                Err(failure)
+            }
+            _ => Ok(self.shares),
+        }
+    }
+}
+
+/// What a script has lent.
 struct Lent {
+    shares: Shares,
+    /// It stopped because it had dropped as many stale ids as it may.
+    is_cut: bool,
+}
+
+/// What is needed to read the reply to a claim.
+struct Lending {
     shard: usize,
-    timed: Vec<QueueKey>,
-    owner: Arc<Owner>,
+    claims: Vec<Claim>,
     now: Time,
     keeper: Arc<Keeper>,
 }
 
-impl Lent {
-    fn settle(self, replies: Vec<Reply>) -> Result<(Vec<Task>, Vec<Event>), Failure> {
-        let (keeper, mut replies, mut events) = (&self.keeper, replies.into_iter(), Vec::new());
-        for queue in &self.timed {
-            let (promoted, repaired) = (replies.next(), replies.next());
-            let timers = sweep::Timers { shard: self.shard, queue, now: self.now };
-            timers.settle(
-                keeper,
-                promoted.unwrap_or(Reply::Nil),
-                repaired.unwrap_or(Reply::Nil),
-                &mut events,
-            )?;
+impl Lending {
+    /// Gives back what was lent in a group that no replica has.
+    fn undo(self, replies: Vec<Reply>) {
+        let (keeper, claims) = (self.keeper.clone(), self.claims.clone());
+        let Ok((lent, _)) = self.settle(replies) else { return };
+        tokio::spawn(async move {
+            for (claim, tasks) in claims.into_iter().zip(lent.shares) {
+                if !tasks.is_empty() {
+                    keeper.take_back(claim, tasks).await;
+                }
+            }
+        });
+    }
+
+    fn settle(self, replies: Vec<Reply>) -> Result<(Lent, Vec<Event>), Failure> {
+        let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+        if answer.word == "LATE" {
+            return Err(Failure::unavailable("the server was away when this claim was to be served"));
         }
-        let mut answer = Answered::of(replies.next().unwrap_or(Reply::Nil))?;
-        let mut tasks = Vec::new();
-        for lent in answer.list() {
-            let mut lent = super::reply::list(lent).into_iter();
-            let text = super::reply::text(lent.next().unwrap_or(Reply::Nil));
-            let ready_at = Time::from_millis(super::reply::int(&lent.next().unwrap_or(Reply::Nil)));
-            let task = record::parse(&text).ok_or_else(super::create::damaged)?;
-            let known = Arc::new(Known::of(&task, self.shard));
-            keeper.notes.claimed(&known.queue, self.now);
-            keeper.memory.remember(task.id, known);
-            let what = What::Claimed { owner: self.owner.clone(), attempt: task.attempts, ready_at };
-            events.push(Told::of(&task).event(self.now, what, false));
-            tasks.push(task);
+        let mut events = Vec::new();
+        for acted in answer.list() {
+            let acted = Acted::parse(acted);
+            acted.settle(&self.keeper, self.now, &mut events);
         }
-        Ok((tasks, events))
+        let mut shares = Shares::with_capacity(self.claims.len());
+        for (claim, share) in self.claims.iter().zip(answer.list()) {
+            let tasks = list(share).into_iter().map(|task| self.lent(claim, task, &mut events));
+            shares.push(tasks.collect::<Result<_, _>>()?);
+        }
+        Ok((Lent { shares, is_cut: answer.int() == 1 }, events))
+    }
+
+    fn lent(&self, claim: &Claim, reply: Reply, events: &mut Vec<Event>) -> Result<Task, Failure> {
+        let mut parts = list(reply).into_iter();
+        let record = text(parts.next().unwrap_or(Reply::Nil));
+        let ready_at = Time::from_millis(int(&parts.next().unwrap_or(Reply::Nil)));
+        let (task, name) = record::parse_placed(&record).ok_or_else(super::create::damaged)?;
+        let shard = self.keeper.shard_named(self.shard, &name);
+        let known = Arc::new(Known::of(&task, shard));
+        self.keeper.notes.claimed(&known.queue, self.now);
+        self.keeper.memory.remember(task.id, known);
+        let what = What::Claimed { owner: claim.owner.clone(), attempt: task.attempts, ready_at };
+        events.push(Told::of(&task).event(self.now, what, false));
+        Ok(task)
     }
 }
 
 impl super::waiting::Counter for Keeper {
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Task>, Failure>> {
+    fn claim(&self, claims: Vec<Claim>) -> BoxFuture<'_, Result<Shares, Failure>> {
         Box::pin(async move {
             self.enter().await?;
-            self.claim_now(claim).await
+            self.claim_now(claims).await
         })
+    }
+
+    fn glance(&self, queues: Vec<QueueKey>) -> BoxFuture<'_, Vec<QueueKey>> {
+        Box::pin(self.glance(queues))
     }
 
     fn take_back(&self, claim: Claim, tasks: Vec<Task>) -> BoxFuture<'_, ()> {

@@ -2,21 +2,31 @@
 //! server.
 
 use super::connection::{Command, Reply, Target, ask_once};
+use super::gate::SILENCE;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
-const SLOTS: u16 = 16_384;
+pub const SLOTS: u16 = 16_384;
 
-/// The address to dial: the given one, or that of the master of the slot, as any of the seeds knows it.
-pub async fn locate(target: &Target) -> Result<String, String> {
-    let Some(slot) = target.slot else { return Ok(target.backend.address.clone()) };
+/// The address of the master of a slot, as the first seed that answers knows it.
+pub async fn locate(target: &Target, slot: u16) -> Result<String, String> {
+    let command = Command::new("CLUSTER").arg("SLOTS");
+    let seeds: Vec<&str> = target.backend.address.split(',').map(str::trim).collect();
+    let timeout = target.timeout.min(SILENCE);
+    // A seed is asked without a slot, so this goes no deeper.
+    let ask = |seed: &'_ str| {
+        let (seed, command) = (seed.to_owned(), command.clone());
+        Box::pin(async move {
+            let reply = ask_once(&target.backend, &seed, timeout, &command).await?;
+            let master = master_of(&reply, slot, &seed);
+            master.ok_or_else(|| format!("{seed}: no server holds slot {slot}: {reply:?}"))
+        })
+    };
+    let mut asked: FuturesUnordered<_> = seeds.into_iter().map(ask).collect();
     let mut reasons = Vec::new();
-    for seed in target.backend.address.split(',').map(str::trim) {
-        let command = Command::new("CLUSTER").arg("SLOTS");
-        // A seed is asked without a slot, so this goes no deeper.
-        match Box::pin(ask_once(&target.backend, seed, target.timeout, &command)).await {
-            Ok(reply) => match master_of(&reply, slot, seed) {
-                Some(address) => return Ok(address),
-                None => reasons.push(format!("{seed}: no server holds slot {slot}: {reply:?}")),
-            },
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(address) => return Ok(address),
             Err(reason) => reasons.push(reason),
         }
     }

@@ -1,22 +1,20 @@
 //! The way to one server: one connection, or a few for whoever does not care for the order of its exchanges.
-//! What breaks is made anew. The only file that names the client library.
+//! What breaks is made anew, unless the server is away (see [`super::gate`]). The only file that names the client library.
 //!
 //! Promise: [`Connection::exchange`] sends all commands in one write and gives one reply per command, errors
 //! in their places. [`Trouble::Unsent`] means that nothing was sent; after [`Trouble::Lost`] everything or
 //! nothing may have happened.
 
+use super::gate::{Gate, SILENCE};
 use super::options::Backend;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, Value};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::Instant;
-
-/// How long a refused connection is not tried again; doubles up to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
@@ -70,10 +68,16 @@ pub struct Target {
     pub timeout: Duration,
 }
 
+impl Target {
+    /// Whether somebody else tells who is master: a cluster, or Sentinel.
+    fn is_followed(&self) -> bool {
+        self.slot.is_some() || self.backend.sentinel.is_some()
+    }
+}
+
 enum Line {
-    Down { since: Instant, pause: Duration, reason: String },
     Up(MultiplexedConnection),
-    Never,
+    Down,
 }
 
 /// One line, and how many exchanges it has to carry.
@@ -93,20 +97,21 @@ impl Drop for Exchange<'_> {
 
 pub struct Connection {
     target: Target,
+    gate: Arc<Gate>,
     wires: Vec<Wire>,
     round_trips: AtomicU64,
 }
 
 impl Connection {
-    pub fn new(target: Target) -> Connection {
-        Connection::pooled(target, 1)
+    pub fn new(target: Target, gate: Arc<Gate>) -> Connection {
+        Connection::pooled(target, gate, 1)
     }
 
     /// Up to `size` connections; each but the first is made when all before it are busy.
-    pub fn pooled(target: Target, size: usize) -> Connection {
-        let wire = || Wire { line: Mutex::new(Line::Never), exchanges: AtomicUsize::new(0) };
+    pub fn pooled(target: Target, gate: Arc<Gate>, size: usize) -> Connection {
+        let wire = || Wire { line: Mutex::new(Line::Down), exchanges: AtomicUsize::new(0) };
         let wires = (0..size.max(1)).map(|_| wire()).collect();
-        Connection { target, wires, round_trips: AtomicU64::new(0) }
+        Connection { target, gate, wires, round_trips: AtomicU64::new(0) }
     }
 
     /// The first wire that carries least.
@@ -131,24 +136,33 @@ impl Connection {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
+        self.exchange_held(commands, || {}).await.map(|(replies, _)| replies)
+    }
+
+    /// The same, and the line it went over. `departed` is called when everything is on its way, in its order.
+    pub async fn exchange_held(
+        &self,
+        commands: &[Command],
+        departed: impl FnOnce(),
+    ) -> Result<(Vec<Reply>, Held), Trouble> {
+        if let Some(reason) = self.gate.away() {
+            return Err(Trouble::Unsent(reason));
+        }
         let exchange = self.begin();
         let mut line = self.line(exchange.0).await?;
         self.round_trips.fetch_add(1, Ordering::Relaxed);
-        let mut pipeline = redis::Pipeline::with_capacity(commands.len());
-        for command in commands {
-            let mut cmd = redis::Cmd::new();
-            command.0.iter().for_each(|word| {
-                cmd.arg(word.as_slice());
-            });
-            pipeline.add_command(cmd);
-        }
-        match line.send_packed_commands(&pipeline, 0, commands.len()).await {
-            Ok(values) => Ok(values.into_iter().map(reply).collect()),
-            Err(error) => {
+        let sent = tokio::select! {
+            biased;
+            sent = send(&mut line, commands, departed) => sent,
+            reason = self.gate.shuts() => Err(Trouble::Lost(reason)),
+        };
+        match sent {
+            Ok(replies) => Ok((replies, Held(line))),
+            Err(trouble) => {
                 exchange.0.hang_up().await;
                 // What broke one has mostly broken all. One that is being made is not waited for.
                 self.wires.iter().filter_map(|wire| wire.line.try_lock().ok()).for_each(forget);
-                Err(Trouble::Lost(error.to_string()))
+                Err(trouble)
             }
         }
     }
@@ -162,42 +176,101 @@ impl Connection {
 
     async fn line(&self, wire: &Wire) -> Result<MultiplexedConnection, Trouble> {
         let mut line = wire.line.lock().await;
-        let pause = match &*line {
-            Line::Up(connection) => return Ok(connection.clone()),
-            Line::Down { since, pause, reason } if since.elapsed() < *pause => {
-                return Err(Trouble::Unsent(reason.clone()));
-            }
-            Line::Down { pause, .. } => (*pause * 2).min(LAST_PAUSE),
-            Line::Never => FIRST_PAUSE,
-        };
-        match self.dial().await {
+        if let Line::Up(connection) = &*line {
+            return Ok(connection.clone());
+        }
+        match dial(&self.target).await {
             Ok(connection) => {
                 *line = Line::Up(connection.clone());
                 Ok(connection)
             }
             Err(reason) => {
-                *line = Line::Down { since: Instant::now(), pause, reason: reason.clone() };
+                self.gate.shut(&self.target, &reason);
                 Err(Trouble::Unsent(reason))
             }
         }
     }
+}
 
-    async fn dial(&self) -> Result<MultiplexedConnection, String> {
-        let address = super::cluster::locate(&self.target).await?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.target.timeout))
-            .set_response_timeout(Some(self.target.timeout));
-        let client = client(&self.target.backend, &address)?;
-        let is_tls = self.target.backend.tls;
-        let at_address = |error: redis::RedisError| format!("{address}: {error}{}", advice(&error, is_tls));
-        let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut line = dialled.map_err(at_address)?;
-        // A server that wants a password hangs up without a word on the first thing that is long.
-        match line.send_packed_command(&redis::cmd("PING")).await.map(reply).map_err(at_address)? {
-            Reply::Error(text) => Err(format!("{address}: {text}")),
-            _ => Ok(line),
+/// A connection of its own that only asks whether the server is there.
+pub struct Probe(MultiplexedConnection);
+
+impl Probe {
+    pub async fn dial(target: &Target) -> Result<Probe, String> {
+        let patient = Target { timeout: target.timeout.min(SILENCE), ..target.clone() };
+        let dialled = tokio::time::timeout(SILENCE, dial(&patient)).await;
+        dialled.unwrap_or_else(|_| Err("timed out: no answer for a second".into())).map(Probe)
+    }
+
+    pub async fn ping(&mut self) -> Result<(), String> {
+        let asked = tokio::time::timeout(SILENCE, self.0.send_packed_command(&redis::cmd("PING"))).await;
+        match asked {
+            Err(_) => Err("timed out: no answer for a second".into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Ok(_)) => Ok(()),
         }
     }
+}
+
+async fn dial(target: &Target) -> Result<MultiplexedConnection, String> {
+    let address = super::master::locate(target).await?;
+    let patience = target.timeout.min(SILENCE);
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(patience))
+        .set_response_timeout(Some(target.timeout));
+    let client = client(&target.backend, &address)?;
+    let is_tls = target.backend.tls;
+    let at_address = |error: redis::RedisError| format!("{address}: {error}{}", advice(&error, is_tls));
+    let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
+    let mut line = dialled.map_err(at_address)?;
+    // A server that wants a password hangs up without a word on the first thing that is long.
+    match line.send_packed_command(&redis::cmd("PING")).await.map(reply).map_err(at_address)? {
+        Reply::Error(text) => return Err(format!("{address}: {text}")),
+        _ if !target.is_followed() => return Ok(line),
+        _ => {}
+    }
+    // Who is master was told by somebody else, a moment ago.
+    match line.send_packed_command(&redis::cmd("ROLE")).await.map(reply).map_err(at_address)? {
+        Reply::List(role) if role.first() != Some(&Reply::Text(b"master".to_vec())) => {
+            Err(format!("{address}: the server is a replica"))
+        }
+        _ => Ok(line),
+    }
+}
+
+/// A line that an exchange went over. What follows on it reaches the same server, or nobody.
+pub struct Held(MultiplexedConnection);
+
+impl Held {
+    pub async fn exchange(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Trouble> {
+        send(&mut self.0, commands, || {}).await
+    }
+}
+
+/// `departed` is called once the commands stand in the line's queue,
+/// which is what the first poll does: whoever begins after that stands behind them.
+async fn send(
+    line: &mut MultiplexedConnection,
+    commands: &[Command],
+    departed: impl FnOnce(),
+) -> Result<Vec<Reply>, Trouble> {
+    let mut pipeline = redis::Pipeline::with_capacity(commands.len());
+    for command in commands {
+        let mut cmd = redis::Cmd::new();
+        command.0.iter().for_each(|word| {
+            cmd.arg(word.as_slice());
+        });
+        pipeline.add_command(cmd);
+    }
+    let mut sending = std::pin::pin!(line.send_packed_commands(&pipeline, 0, commands.len()));
+    let first = std::future::poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+    departed();
+    let values = match first {
+        Poll::Ready(values) => values,
+        Poll::Pending => sending.await,
+    };
+    let values = values.map_err(|error| Trouble::Lost(error.to_string()))?;
+    Ok(values.into_iter().map(reply).collect())
 }
 
 impl Wire {
@@ -208,7 +281,7 @@ impl Wire {
 
 fn forget(mut line: MutexGuard<'_, Line>) {
     if matches!(*line, Line::Up(_)) {
-        *line = Line::Never;
+        *line = Line::Down;
     }
 }
 
@@ -245,7 +318,7 @@ pub async fn ask_once(
     command: &Command,
 ) -> Result<Reply, String> {
     let backend = Backend { address: address.into(), ..backend.clone() };
-    let connection = Connection::new(Target { backend, slot: None, timeout });
+    let connection = Connection::new(Target { backend, slot: None, timeout }, Arc::default());
     let mut replies = connection
         .exchange(std::slice::from_ref(command))
         .await
@@ -256,7 +329,7 @@ pub async fn ask_once(
 /// Listens to a channel until the connection breaks; tells why it did.
 pub async fn listen(target: &Target, channel: &str, mut heard: impl FnMut(&[u8])) -> String {
     let subscribed = async {
-        let address = super::cluster::locate(target).await?;
+        let address = super::master::locate(target).await?;
         let client = client(&target.backend, &address)?;
         let mut messages = client.get_async_pubsub().await.map_err(|error| error.to_string())?;
         messages.subscribe(channel).await.map_err(|error| error.to_string())?;

@@ -15,6 +15,8 @@ pub struct Teller {
     pub watchers: Arc<Watchers>,
     pub publisher: Publisher,
     pub presence: Presence,
+    /// Told when tasks have moved to another shard.
+    pub moved: tokio::sync::Notify,
     pub memory: Arc<Memory>,
 }
 

@@ -1,39 +1,70 @@
-//! Finding tasks by id: on the shard that this process remembers, else on all of them.
+//! Finding tasks by id: on the shard that this process remembers, else on the one that the id names, else on all
+//! others.
 
 use super::connection::{Command, Reply};
+use super::create::spread_of;
 use super::known::Known;
 use super::record;
 use super::reply::{found, list};
 use super::shard::Shard;
 use super::store::Keeper;
 use codeq_queue::{Failure, QueueKey, Task, TaskId};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use hashbrown::HashMap;
 use std::sync::Arc;
+
+/// What was found so far, and why somebody did not answer.
+#[derive(Default)]
+struct Search {
+    found: HashMap<TaskId, (usize, Task)>,
+    failure: Option<Failure>,
+}
 
 /// Ids asked for in one command.
 const TOGETHER: usize = 500;
 
 impl Keeper {
-    /// The records of tasks and the shards they are on.
+    /// The records of tasks and the shards they are on. Asks where each is likely to be, then everywhere else. Fails
+    /// if a task was not found and somewhere it may be nobody answered.
     pub async fn find(&self, ids: &[TaskId]) -> Result<HashMap<TaskId, (usize, Task)>, Failure> {
-        let mut by_shard: Vec<Vec<TaskId>> = vec![Vec::new(); self.shards.len()];
-        for id in ids {
-            match self.memory.recall(*id) {
-                Some(known) => by_shard[known.shard].push(*id),
-                None => by_shard.iter_mut().for_each(|ids| ids.push(*id)),
+        let likely = |id: &TaskId| match self.memory.recall(*id) {
+            Some(known) => Some(self.keyspace_of(known.shard)),
+            None if self.sharding.spread => Some(self.keyspace_of(self.spread_index(spread_of(*id)))),
+            None => None,
+        };
+        let guesses: HashMap<TaskId, usize> = ids.iter().filter_map(|id| Some((*id, likely(id)?))).collect();
+        let mut search = Search::default();
+        self.ask(&mut search, |id, keyspace| guesses.get(id) == Some(&keyspace), ids).await;
+        let left: Vec<TaskId> = ids.iter().filter(|id| !search.found.contains_key(*id)).copied().collect();
+        if !left.is_empty() {
+            self.ask(&mut search, |id, keyspace| guesses.get(id) != Some(&keyspace), &left).await;
+        }
+        match search.failure {
+            Some(failure) if ids.iter().any(|id| !search.found.contains_key(id)) => Err(failure),
+            _ => Ok(search.found),
+        }
+    }
+
+    /// Asks each keyspace for those ids that may be there.
+    async fn ask(&self, search: &mut Search, is_there: impl Fn(&TaskId, usize) -> bool, ids: &[TaskId]) {
+        let asked = (0..self.keyspaces.len()).filter_map(|keyspace| {
+            let own: Vec<TaskId> = ids.iter().filter(|id| is_there(id, keyspace)).copied().collect();
+            let shard = self.keyspaces[keyspace][0];
+            (!own.is_empty()).then_some(async move { self.find_on(shard, &own).await })
+        });
+        for answer in join_all(asked).await {
+            match answer {
+                Err(failure) => search.failure = Some(failure),
+                Ok(tasks) => {
+                    for (shard, task) in tasks {
+                        let held = search.found.get(&task.id);
+                        if held.is_none_or(|held| self.is_better(shard, &task, held)) {
+                            search.found.insert(task.id, (shard, task));
+                        }
+                    }
+                }
             }
         }
-        let asked = by_shard.iter().enumerate().filter(|(_, ids)| !ids.is_empty());
-        let answers = try_join_all(asked.map(|(shard, ids)| self.find_on(shard, ids))).await?;
-        let mut all: HashMap<TaskId, (usize, Task)> = HashMap::new();
-        for (shard, task) in answers.into_iter().flatten() {
-            let is_better = all.get(&task.id).is_none_or(|held| self.is_better(shard, &task, held));
-            if is_better {
-                all.insert(task.id, (shard, task));
-            }
-        }
-        Ok(all)
     }
 
     /// Of two copies the one on the current shard of its queue counts, else the one changed last.
@@ -51,9 +82,16 @@ impl Keeper {
     /// A record that was read through one shard, and the shard of the same server that holds its id.
     fn placed(&self, read_through: usize, text: &[u8]) -> Option<(usize, Task)> {
         let (task, name) = record::parse_placed(text)?;
-        let server = &self.shards[read_through].reads;
-        let own = |shard: &Shard| *shard.name == *name && Arc::ptr_eq(&shard.reads, server);
-        Some((self.shards.iter().position(own).unwrap_or(read_through), task))
+        Some((self.shard_named(read_through, &name), task))
+    }
+
+    /// The shard of this name on the same server; that through which a record was read if it names none.
+    pub fn shard_named(&self, read_through: usize, name: &str) -> usize {
+        let server = &self.shards[read_through].server;
+        // A record that names none was written while there was only the default shard.
+        let name = if name.is_empty() { &*self.home().name } else { name };
+        let own = |shard: &Shard| *shard.name == *name && Arc::ptr_eq(&shard.server, server);
+        self.shards.iter().position(own).unwrap_or(read_through)
     }
 
     pub async fn records_on(&self, shard: usize, ids: &[String]) -> Result<Vec<Option<Vec<u8>>>, Failure> {

@@ -56,25 +56,25 @@ impl Keeper {
 
     fn import_call(&self, task: &Task, queue: &QueueKey, shard: usize, result: String, now: Time) -> Call {
         let keys = &self.shards[shard].keys;
-        let mut names = keys.with_queue(queue);
-        names.extend(task.body.idempotency_key.as_deref().map(|key| keys.idempotency(queue, key)));
+        let key = task.body.idempotency_key.as_deref().map(|key| keys.idempotency(queue, key));
         let visible = match task.state {
             State::Delayed { until } => until,
             _ => now,
         };
         let ends = match task.state {
-            State::Dead => self.rules.dead_retention.map(|keep| now.plus(keep)),
+            ref ended if !ended.is_live() => self.rules.kept(ended).map(|keep| now.plus(keep)),
             _ => Some(visible.plus(self.rules.retention)),
         };
-        Call::new(Script::Import, names)
+        Call::new(Script::Import, keys.with_queue(queue))
             .arg(task.id.to_string())
             .arg(record::text_of(task, self.beside(shard, self.now.creation())))
             .number(task.priority)
             .arg(seconds(visible))
             .arg(ends.map_or_else(|| "+inf".into(), seconds))
             .number(task.created_at.millis())
-            .arg(keys.queue_name(queue))
+            .arg(&*queue.tenant)
             .arg(result)
             .arg(task.state.place().word())
+            .arg(key.unwrap_or_default())
     }
 }

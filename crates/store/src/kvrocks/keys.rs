@@ -1,6 +1,6 @@
 //! What is kept under which key. All keys of a shard share a prefix, and in a cluster a hash tag.
 
-use codeq_queue::{QueueKey, TaskId};
+use codeq_queue::QueueKey;
 
 #[derive(Clone, Debug)]
 pub struct Keys {
@@ -13,7 +13,7 @@ pub struct Keys {
 impl Keys {
     pub fn new(shard: &str, is_cluster: bool) -> Keys {
         let prefix = match is_cluster {
-            true => format!("codeq:{{{shard}}}:"),
+            true => format!("codeq:{{{}}}:", super::spread::tag(shard)),
             false => "codeq:".into(),
         };
         let suffix = if shard == "default" { String::new() } else { format!(":s:{shard}") };
@@ -29,10 +29,6 @@ impl Keys {
         self.of("lease:")
     }
 
-    pub fn lease(&self, id: TaskId) -> String {
-        format!("{}lease:{id}", self.prefix)
-    }
-
     /// The member of `codeq:queues` that names a queue.
     pub fn queue_name(&self, queue: &QueueKey) -> String {
         format!("{}{}", queue_text(queue), self.suffix)
@@ -46,24 +42,28 @@ impl Keys {
         (!is_other).then(|| QueueKey::new(tenant, &command.replace("%3a", ":")))
     }
 
-    /// The fourteen keys of a queue, in the order in which scripts expect them.
+    /// What the keys of a queue begin with.
+    pub fn base(&self, queue: &QueueKey) -> String {
+        format!("{}q:{}", self.prefix, self.queue_name(queue))
+    }
+
+    /// The keys of a queue: ready ids by priority, then running ids, leases, delayed and dead ids, and how many
+    /// ids of each priority are not pending any more.
     pub fn queue(&self, queue: &QueueKey) -> Vec<String> {
-        let base = format!("{}q:{}", self.prefix, self.queue_name(queue));
+        let base = self.base(queue);
         let pending = (0..10).map(|priority| format!("{base}:pending:{priority}"));
-        pending.chain(["inprog", "leases", "delayed", "dlq"].map(|part| format!("{base}:{part}"))).collect()
+        let others = ["inprog", "leases", "delayed", "dlq", "stale"].map(|part| format!("{base}:{part}"));
+        pending.chain(others).collect()
     }
 
-    /// The keys that every script about tasks begins with.
-    pub fn shared(&self) -> Vec<String> {
-        ["tasks", "tasks:ttl", "results", "history", "outbox", "outbox:due", "queues", "created", "paused"]
-            .map(|name| self.of(name))
-            .to_vec()
-    }
-
+    /// What scripts about tasks of a queue make their keys of.
     pub fn with_queue(&self, queue: &QueueKey) -> Vec<String> {
-        let mut keys = self.shared();
-        keys.extend(self.queue(queue));
-        keys
+        vec![self.of("tasks"), self.base(queue)]
+    }
+
+    /// Names the queues of one tenant.
+    pub fn queues_of(&self, tenant: &str) -> String {
+        format!("{}queues:{tenant}", self.prefix)
     }
 
     pub fn idempotency(&self, queue: &QueueKey, key: &str) -> String {
@@ -77,6 +77,11 @@ impl Keys {
 
     pub fn subscriptions_of(&self, queue: &QueueKey) -> String {
         format!("{}subs:q:{}", self.prefix, queue_text(queue))
+    }
+
+    /// The subscriptions of a tenant, by expiry.
+    pub fn subscriptions_of_tenant(&self, tenant: &str) -> String {
+        format!("{}subs:t:{tenant}", self.prefix)
     }
 
     /// Lives while a subscription rests.

@@ -56,7 +56,7 @@ impl Keeper {
     /// The next tasks of all shards, merged up to where all of them have been read.
     async fn step(&self, after: Option<&Place>, newest_first: bool) -> Result<Step, Failure> {
         let (mut all, mut horizon) = (Vec::new(), None::<Place>);
-        for shard in 0..self.shards.len() {
+        for shard in self.keyspaces.iter().map(|shards| shards[0]) {
             let (places, is_end) = self.places(shard, after, newest_first).await?;
             if let Some(last) = places.last().filter(|_| !is_end).cloned() {
                 horizon = Some(match horizon {

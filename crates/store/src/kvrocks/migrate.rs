@@ -35,15 +35,9 @@ struct Old {
 
 impl Keeper {
     /// The error is the reason why the store cannot be opened.
-    pub async fn migrate(&self, options: &KvrocksOptions) -> Result<(), String> {
-        let mut seen = HashSet::new();
-        for (at, shard) in self.shards.iter().enumerate() {
-            let target = shard.reads.target();
-            if seen.insert(format!("{:?}", target.backend)) {
-                self.migrate_server(at, options).await.map_err(|failure| format!("migration: {failure}"))?;
-            }
-        }
-        Ok(())
+    pub async fn migrate(&self, keyspace: usize, options: &KvrocksOptions) -> Result<(), String> {
+        let at = self.keyspaces[keyspace][0];
+        self.migrate_server(at, options).await.map_err(|failure| format!("migration: {failure}"))
     }
 
     async fn migrate_server(&self, at: usize, options: &KvrocksOptions) -> Result<(), Failure> {
@@ -61,7 +55,9 @@ impl Keeper {
             let name = rename(shard, key, &queue).await?;
             let suffix = shard_of(&key.middle).map_or_else(String::new, |shard| format!(":s:{shard}"));
             let member = format!("{}{suffix}", super::keys::queue_text(&queue));
-            shard.read_one(Command::new("SADD").arg("codeq:queues").arg(member)).await?;
+            shard.read_one(Command::new("SADD").arg("codeq:queues").arg(member.as_str())).await?;
+            let index = shard.keys.queues_of(tenant);
+            shard.read_one(Command::new("SADD").arg(index).arg(member)).await?;
             if matches!(&*key.part, "inprog" | "dlq") {
                 make_set(shard, &name).await?;
             }

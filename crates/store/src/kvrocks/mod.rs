@@ -1,6 +1,6 @@
 //! The Kvrocks store: any number of processes over one keyspace of a server that speaks the Redis protocol.
 //!
-//! Every transition is one Lua script, sent as MULTI, EVALSHA, EXEC in one write: the script makes it isolated,
+//! Every transition of a task is one Lua script, sent as MULTI, EVALSHA, EXEC in one write: the script makes it isolated,
 //! EXEC makes it crash-atomic. Operations that wait at the same time share one EXEC (see [`writer`]); a refused
 //! one changes nothing and does not touch the others. Records are JSON text of which scripts change only the
 //! head (see [`record`] and `scripts/record.lua`).
@@ -8,6 +8,7 @@
 //! Start with [`keys`] (what is kept where), then `scripts/`, then [`writer`], then [`store`]. Only
 //! [`connection`] names the client library.
 
+mod audit;
 mod bare;
 mod batch;
 mod claim;
@@ -17,11 +18,17 @@ mod connection;
 mod create;
 mod events;
 mod foreign;
+mod former;
 mod found;
+mod gate;
+mod glance;
 mod import;
+mod inspect;
 mod keys;
 mod known;
 mod list;
+mod master;
+mod meters;
 mod migrate;
 mod notes;
 mod notify;
@@ -36,12 +43,14 @@ mod rate;
 mod read;
 mod record;
 mod relocate;
+mod replication;
 mod reply;
 mod report;
 mod script;
 mod shard;
 mod shared;
 mod signal;
+mod spread;
 mod store;
 mod subscriptions;
 mod sweep;
@@ -51,7 +60,9 @@ mod within;
 mod writer;
 
 pub use bare::Bare;
+pub use inspect::{CLOCKS_APART, Inspection, inspect};
+pub use meters::Meters;
 pub use open::open;
-pub use options::{Backend, KvrocksOptions, Sharding, Timing};
+pub use options::{Backend, KvrocksOptions, Sentinel, Sharding, Timing};
 pub use relocate::{Immovable, Places, Relocation};
 pub use store::KvrocksStore;

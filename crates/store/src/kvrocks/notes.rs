@@ -11,8 +11,6 @@ const QUEUES: usize = 100_000;
 struct Note {
     spelling: Option<Arc<str>>,
     last_claim: Option<Time>,
-    /// Where the walk through the running tasks stands, by shard.
-    cursors: HashMap<usize, String>,
 }
 
 #[derive(Default)]
@@ -45,23 +43,11 @@ impl Notes {
         self.note(queue, |note| note.last_claim = Some(at));
     }
 
-    pub fn scanned(&self, shard: usize, queue: &QueueKey, cursor: String) {
-        self.note(queue, |note| {
-            note.cursors.insert(shard, cursor);
-        });
-    }
-
     pub fn spelling(&self, queue: &QueueKey) -> Option<Arc<str>> {
         self.queues().get(queue)?.spelling.clone()
     }
 
     pub fn last_claim(&self, queue: &QueueKey) -> Option<Time> {
         self.queues().get(queue)?.last_claim
-    }
-
-    pub fn cursor(&self, shard: usize, queue: &QueueKey) -> String {
-        let queues = self.queues();
-        let cursor = queues.get(queue).and_then(|note| note.cursors.get(&shard));
-        cursor.cloned().unwrap_or_else(|| "0".into())
     }
 }

@@ -2,17 +2,22 @@
 
 use super::clock::Now;
 use super::cluster::slot_of;
-use super::connection::{Command, Connection, Reply, Target};
+use super::connection::{Connection, Target};
 use super::events::Teller;
+use super::former::Former;
+use super::gate::Gate;
+use super::inspect::check;
 use super::keys::Keys;
 use super::known::Memory;
 use super::notes::Notes;
 use super::options::{Backend, KvrocksOptions, Timing};
 use super::presence::Presence;
 use super::rate::Servers;
+use super::replication::Replication;
 use super::script::Names;
-use super::shard::Shard;
+use super::shard::{Server, Shard};
 use super::signal::{Publisher, hear};
+use super::spread;
 use super::store::{Keeper, KvrocksStore};
 use super::waiting::{Claims, Counter, Watchers};
 use super::writer::{Tell, Writer};
@@ -21,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Counted attempts for which the policy may give different delays.
 const BACKOFF_STEPS: u32 = 1024;
@@ -28,15 +34,16 @@ const BACKOFF_STEPS: u32 = 1024;
 const MOST_READING: u32 = 1000;
 /// How long opening waits until this process hears the others.
 const HEARS: Duration = Duration::from_secs(1);
-/// The oldest servers that know every command used here.
-const OLDEST_REDIS: (u64, u64) = (6, 2);
-const OLDEST_KVROCKS: (u64, u64) = (2, 14);
 
 /// Opens the store on the current runtime, which must outlive it. The error says why a server cannot be used.
 pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> {
     let names = shard_names(&options);
-    let home = line(&options, &options.sharding.default_shard);
-    let channel = Keys::new(&options.sharding.default_shard, options.cluster).of("ev");
+    let home = line(&options, &options.sharding.default_shard, Arc::default());
+    let keys = Keys::new(&options.sharding.default_shard, options.cluster);
+    let channel = match super::inspect::deployment(&home, &keys).await {
+        Some(deployment) => format!("{}:{deployment}", keys.of("ev")),
+        None => keys.of("ev"),
+    };
     let publisher = Publisher::start(home.clone(), &channel);
     let teller = Arc::new(Teller {
         observer: options.observer.clone(),
@@ -44,19 +51,24 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         watchers: Arc::new(Watchers::default()),
         publisher,
         presence: Presence::new(home.target().backend.db),
+        moved: tokio::sync::Notify::new(),
         memory: Arc::new(Memory::default()),
     });
     let shards = open_shards(&options, &names, &teller).await?;
     let keeper = assemble(&options, shards, teller.clone());
-    if !options.cluster {
-        keeper.migrate(&options).await?;
-    }
+    keeper.tell_time().await;
+    let late = keeper.set_up(&options).await?;
+    keeper.look_for_former_places().await;
     let (claims, serving) = (teller.claims.clone(), keeper.clone());
     let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone()));
     // What happens from here on is heard, unless the server is too slow to say so.
     let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
     tokio::spawn(async move { claims.serve(serving as Arc<dyn Counter>).await });
     start_timers(&keeper);
+    if !late.is_empty() {
+        let (keeper, options) = (keeper.clone(), options);
+        tokio::spawn(async move { keeper.set_up_late(late, &options).await });
+    }
     let closing = keeper.clone();
     tokio::spawn(async move {
         closing.closed().await;
@@ -69,10 +81,16 @@ fn start_timers(keeper: &Arc<Keeper>) {
     let (sweeping, closing) = (keeper.clone(), keeper.clone());
     match keeper.timing {
         Timing::Running { sweep_interval } => {
-            let sweeping = tokio::spawn(sweeping.keep_sweeping(sweep_interval));
+            let sweeps: Vec<_> = (0..keeper.keyspaces.len())
+                .map(|keyspace| tokio::spawn(sweeping.clone().keep_sweeping(keyspace, sweep_interval)))
+                .chain([
+                    tokio::spawn(sweeping.clone().keep_time()),
+                    tokio::spawn(sweeping.clone().keep_former_places()),
+                ])
+                .collect();
             tokio::spawn(async move {
                 closing.closed().await;
-                sweeping.abort();
+                sweeps.iter().for_each(JoinHandle::abort);
             });
         }
         Timing::Stepped => {
@@ -86,7 +104,7 @@ fn start_timers(keeper: &Arc<Keeper>) {
                     if *sweeping.is_closed.borrow() {
                         return;
                     }
-                    sweeping.noted_health(entered.err());
+                    sweeping.noted_health(0, entered.err());
                     sweeping.teller.claims.ring_all();
                     sweeping.teller.watchers.tell_all();
                 }
@@ -104,27 +122,47 @@ fn shard_names(options: &KvrocksOptions) -> Vec<String> {
             names.push(name.clone());
         }
     }
+    if sharding.spread {
+        names.extend((0..spread::SPREAD_SHARDS).map(spread::name));
+    }
     names
 }
 
 fn backend(options: &KvrocksOptions, shard: &str) -> Backend {
-    options.sharding.backends.get(shard).unwrap_or(&options.backend).clone()
+    let sharding = &options.sharding;
+    let spread = spread::parse(shard).filter(|_| sharding.spread && !sharding.spread_over.is_empty());
+    let name = match spread {
+        Some(at) => &sharding.spread_over[spread::backend_of(at, sharding.spread_over.len())],
+        None => shard,
+    };
+    sharding.backends.get(name).unwrap_or(&options.backend).clone()
 }
 
 fn target(options: &KvrocksOptions, shard: &str) -> Target {
-    let slot = options.cluster.then(|| slot_of(shard));
+    let slot = options.cluster.then(|| slot_of(&spread::tag(shard)));
     Target { backend: backend(options, shard), slot, timeout: options.timeout }
 }
 
-fn line(options: &KvrocksOptions, shard: &str) -> Arc<Connection> {
-    Arc::new(Connection::new(target(options, shard)))
+/// Every server, by the first of its shards.
+pub fn servers(options: &KvrocksOptions) -> Vec<(String, Target, Keys)> {
+    let mut seen = std::collections::BTreeSet::new();
+    let place = |name: &String| match options.cluster {
+        true => name.clone(),
+        false => format!("{:?}", backend(options, name)),
+    };
+    let names = shard_names(options).into_iter().filter(|name| seen.insert(place(name)));
+    names.map(|name| (name.clone(), target(options, &name), Keys::new(&name, options.cluster))).collect()
+}
+
+fn line(options: &KvrocksOptions, shard: &str, gate: Arc<Gate>) -> Arc<Connection> {
+    Arc::new(Connection::new(target(options, shard), gate))
 }
 
 /// What the pool has besides the connection for writes, and at least one.
-fn reading_lines(options: &KvrocksOptions, shard: &str) -> Arc<Connection> {
+fn reading_lines(options: &KvrocksOptions, shard: &str, gate: Arc<Gate>) -> Arc<Connection> {
     let target = target(options, shard);
     let size = target.backend.pool_size.saturating_sub(1).clamp(1, MOST_READING);
-    Arc::new(Connection::pooled(target, usize::try_from(size).unwrap_or(1)))
+    Arc::new(Connection::pooled(target, gate, usize::try_from(size).unwrap_or(1)))
 }
 
 /// Shards on one server share their connections; in a cluster each has its own.
@@ -133,68 +171,112 @@ async fn open_shards(
     names: &[String],
     teller: &Arc<Teller>,
 ) -> Result<Vec<Shard>, String> {
-    let mut lines: BTreeMap<String, (Writer, Arc<Connection>, Arc<Connection>)> = BTreeMap::new();
-    let mut shards = Vec::new();
+    let mut lines: BTreeMap<String, (Writer, Arc<Server>)> = BTreeMap::new();
+    let (mut shards, mut away) = (Vec::new(), Vec::new());
     for name in names {
         let place = match options.cluster {
             true => name.clone(),
             false => format!("{:?}", backend(options, name)),
         };
         if !lines.contains_key(&place) {
-            let (writes, reads) = (line(options, name), reading_lines(options, name));
-            check(&reads).await?;
-            let scripts = Names::load(&writes).await.map_err(|trouble| trouble.text().to_owned())?;
+            let gate = Arc::<Gate>::default();
+            let (writes, reads) =
+                (line(options, name, gate.clone()), reading_lines(options, name, gate.clone()));
+            let scripts = match prepare(&reads, &writes, &Keys::new(name, options.cluster)).await {
+                Ok(scripts) => scripts,
+                Err(reason) if gate.away().is_some() => {
+                    away.push(reason);
+                    Names::unknown()
+                }
+                Err(reason) => return Err(reason),
+            };
             let teller = teller.clone();
             let tell: Tell = Arc::new(move |events| teller.tell(events));
             let scripts = Arc::new(RwLock::new(scripts));
-            let writer = Writer::start(writes.clone(), scripts, options.wait_replicas, tell);
-            lines.insert(place.clone(), (writer, reads, writes));
+            let replication =
+                Replication::new(options.wait_replicas, options.wait_timeout, options.meters.clone());
+            let writer = Writer::start(writes.clone(), scripts.clone(), replication, tell);
+            tokio::spawn(gate.clone().watch(target(options, name)));
+            lines.insert(place.clone(), (writer, Arc::new(Server::new((reads, writes), gate, scripts))));
         }
-        let (writer, reads, writes) = &lines[&place];
+        let (writer, server) = &lines[&place];
         let keys = Keys::new(name, options.cluster);
-        shards.push(Shard::new(name, keys, writer.clone(), (reads.clone(), writes.clone())));
+        shards.push(Shard::new(name, keys, writer.clone(), server.clone()));
     }
-    Ok(shards)
+    // Whoever is away takes down what it holds and nothing else; with all of them there is nothing to serve.
+    match away.len() == lines.len() {
+        true => Err(away.join("; ")),
+        false => Ok(shards),
+    }
 }
 
-/// Refuses servers that are too old, or that are replicas.
-async fn check(connection: &Connection) -> Result<(), String> {
-    let address = &connection.target().backend.address;
-    let info =
-        connection.exchange(&[Command::new("INFO")]).await.map_err(|trouble| trouble.text().to_owned())?;
-    let text = match info.into_iter().next() {
-        Some(Reply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
-        Some(Reply::Error(error)) => return Err(format!("{address}: {error}")),
-        other => return Err(format!("{address}: unexpected answer to INFO: {other:?}")),
-    };
-    let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(|value| value.trim().to_owned())
-    };
-    let (kind, version, oldest) = match (field("kvrocks_version"), field("redis_version")) {
-        (Some(version), _) => ("Kvrocks", version, OLDEST_KVROCKS),
-        (None, Some(version)) => ("Redis", version, OLDEST_REDIS),
-        (None, None) => return Err(format!("{address}: neither Kvrocks nor Redis")),
-    };
-    let mut parts = version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
-    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    if found < oldest {
-        return Err(format!("{address}: {kind} {version} is too old, {}.{} is needed", oldest.0, oldest.1));
+async fn prepare(reads: &Connection, writes: &Connection, keys: &Keys) -> Result<Names, String> {
+    check(reads, keys).await?;
+    Names::load(writes).await.map_err(|trouble| trouble.text().to_owned())
+}
+
+/// Between two tries to set up a server that was away at the start.
+const LATE_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Keeper {
+    /// Adopts old data and writes missing indexes. Gives the keyspaces whose servers are away.
+    async fn set_up(&self, options: &KvrocksOptions) -> Result<Vec<usize>, String> {
+        let mut late = Vec::new();
+        for keyspace in 0..self.keyspaces.len() {
+            let server = &self.shards[self.keyspaces[keyspace][0]].server;
+            match self.set_up_keyspace(keyspace, options).await {
+                Ok(()) => {}
+                Err(_) if server.gate.away().is_some() => late.push(keyspace),
+                Err(reason) => return Err(reason),
+            }
+        }
+        Ok(late)
     }
-    if field("role").is_some_and(|role| role == "slave") {
-        return Err(format!("{address}: the server is a replica"));
+
+    async fn set_up_keyspace(&self, keyspace: usize, options: &KvrocksOptions) -> Result<(), String> {
+        if !options.cluster {
+            self.migrate(keyspace, options).await?;
+        }
+        self.index_queues(keyspace).await.map_err(|failure| failure.to_string())
     }
-    Ok(())
+
+    async fn set_up_late(&self, mut late: Vec<usize>, options: &KvrocksOptions) {
+        while !late.is_empty() && !*self.is_closed.borrow() {
+            tokio::time::sleep(LATE_INTERVAL).await;
+            let keyspace = late.remove(0);
+            if let Err(reason) = self.set_up_keyspace(keyspace, options).await {
+                tracing::debug!(err = reason, "a server that was away is not set up yet");
+                late.push(keyspace);
+            }
+        }
+    }
+}
+
+/// Shards by what they share.
+fn keyspaces(shards: &[Shard]) -> Vec<Vec<usize>> {
+    let mut keyspaces: Vec<Vec<usize>> = Vec::new();
+    for (at, shard) in shards.iter().enumerate() {
+        let is_same = |other: &Vec<usize>| {
+            let other = &shards[other[0]];
+            Arc::ptr_eq(&other.server, &shard.server) && other.keys.of("") == shard.keys.of("")
+        };
+        match keyspaces.iter_mut().find(|keyspace| is_same(keyspace)) {
+            Some(keyspace) => keyspace.push(at),
+            None => keyspaces.push(vec![at]),
+        }
+    }
+    keyspaces
 }
 
 fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -> Arc<Keeper> {
     Arc::new_cyclic(|me| Keeper {
         me: me.clone(),
+        name: format!("{:032x}", rand::random::<u128>()),
+        keyspaces: keyspaces(&shards),
         shards,
+        timeout: options.timeout,
         default_shard: 0,
         sharding: options.sharding.clone(),
-        has_backends: options.cluster || !options.sharding.backends.is_empty(),
         rules: options.rules.clone(),
         backoff_ranges: ranges(&options.rules.backoff),
         inspect_limit: options.inspect_limit.max(1),
@@ -205,7 +287,8 @@ fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -
         teller,
         is_closed: watch::channel(false).0,
         stepped_to: tokio::sync::Mutex::new(Time::ZERO),
-        trouble: Mutex::new(None),
+        trouble: Mutex::default(),
+        former: Former::default(),
         rate_servers: Servers::default(),
     })
 }

@@ -11,26 +11,35 @@ use super::reply::{Answered, strings};
 use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::event::What;
-use codeq_queue::store::{Items, TaskRef};
+use codeq_queue::store::{Cancel, Items, TaskRef};
 use codeq_queue::task::CANCELLED;
 use codeq_queue::{
     AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State,
     Status, Task, TaskId, Time,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Ids that a cleanup looks at together.
 const CLEANED_TOGETHER: usize = 500;
 
 impl Keeper {
-    pub async fn cancel(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Items<Task>, Failure> {
+    /// At once: the scripts know no grace, and a running task loses its lease.
+    pub async fn cancel(self: Arc<Self>, cancels: Vec<Cancel>) -> Result<Items<Task>, Failure> {
+        if cancels.iter().any(|cancel| !cancel.grace.is_zero() || cancel.reason.is_some()) {
+            return Ok(cancels
+                .iter()
+                .map(|_| Err(Refusal::NotSupported("cancels with grace or reason")))
+                .collect());
+        }
+        let tasks: Vec<TaskRef> = cancels.into_iter().map(|cancel| cancel.task).collect();
+        let named = tasks.clone();
         let now = self.enter().await?;
         let known = self.known(&ids(&tasks)).await?;
         let callbacks = self.rules.callbacks;
         let answers = tasks.into_iter().zip(known).map(|(task, known)| {
             let call = known.as_deref().map(|known| {
-                let mut call = self.named(Script::Cancel, &task, known);
-                call.keys.push(self.shards[known.shard].keys.lease(task.id));
+                let call = self.named(Script::Cancel, &task, known);
                 let call = call.number(now.millis()).arg(now.to_utc());
                 self.with_end(call, task.id, known, cancelled_record(now), false)
             });
@@ -43,7 +52,25 @@ impl Keeper {
                 (record::parse(&text).ok_or(Refusal::NotFound), event.into_iter().collect())
             })
         });
-        self.run_batch(answers).await
+        let items = self.run_batch(answers).await?;
+        self.already_cancelled(&named, items).await
+    }
+
+    /// What was cancelled before stays as it is.
+    async fn already_cancelled(
+        &self,
+        named: &[TaskRef],
+        mut items: Items<Task>,
+    ) -> Result<Items<Task>, Failure> {
+        for (task, item) in named.iter().zip(&mut items) {
+            if *item == Err(Refusal::AlreadyTerminal) {
+                let found = self.me().get(vec![task.clone()]).await?.pop().flatten();
+                if let Some(found) = found.filter(|found| found.state == State::Cancelled) {
+                    *item = Ok(found);
+                }
+            }
+        }
+        Ok(items)
     }
 
     pub async fn requeue(
@@ -55,13 +82,12 @@ impl Keeper {
         let known = self.known(&ids(&tasks)).await?;
         let answers = tasks.into_iter().zip(known).map(|(task, known)| {
             let call = known.as_deref().map(|known| {
-                let name = self.shards[known.shard].keys.queue_name(&known.queue);
                 self.named(Script::Requeue, &task, known)
                     .number(now.millis())
                     .arg(now.to_utc())
                     .arg(max_attempts.map(|max| max.to_string()).unwrap_or_default())
                     .number(self.now.numbers(1))
-                    .arg(name)
+                    .arg(&*known.queue.tenant)
             });
             self.report(known, call, move |mut answer| {
                 let task = record::parse(&answer.text()).ok_or(Refusal::NotFound);
@@ -96,10 +122,8 @@ impl Keeper {
         before: Time,
     ) -> Call {
         let keys = &self.shards[known.shard].keys;
-        let mut names = keys.with_queue(&known.queue);
-        names.push(keys.lease(id));
-        names.extend(known.idempotency_key.as_deref().map(|key| keys.idempotency(&known.queue, key)));
-        Call::new(Script::Remove, names)
+        let key = known.idempotency_key.as_deref().map(|key| keys.idempotency(&known.queue, key));
+        Call::new(Script::Remove, keys.with_queue(&known.queue))
             .arg(id.to_string())
             .arg(mode)
             .arg(tenant)
@@ -107,6 +131,7 @@ impl Keeper {
             .number(before.millis())
             .number(self.rules.retention.as_secs())
             .arg(self.rules.dead_retention.map(|keep| keep.as_secs().to_string()).unwrap_or_default())
+            .arg(key.unwrap_or_default())
     }
 
     pub async fn cleanup(
@@ -117,7 +142,7 @@ impl Keeper {
     ) -> Result<u64, Failure> {
         let now = self.enter().await?;
         let mut removed = 0;
-        for shard in 0..self.shards.len() {
+        for shard in self.keyspaces.iter().map(|shards| shards[0]) {
             removed += self.cleanup_on(shard, &tenant, before, limit - removed, now).await?;
         }
         Ok(u64::try_from(removed).unwrap_or(u64::MAX))
@@ -174,12 +199,11 @@ impl Keeper {
     pub async fn pause(self: Arc<Self>, queue: QueueKey, is_paused: bool) -> Result<QueueStats, Failure> {
         let now = self.enter().await?;
         let current = self.current_shard(&queue);
-        // Shards of one server may share the flag; whoever changes it first tells of it.
-        let is_other = |shard: &usize| {
-            let (other, own) = (&self.shards[*shard], &self.shards[current]);
-            !Arc::ptr_eq(&other.reads, &own.reads) || other.keys.of("") != own.keys.of("")
-        };
-        let others = (0..self.shards.len()).filter(is_other);
+        // Shards of one keyspace share the flag.
+        let places = self.queue_shards(&queue).into_iter().map(|shard| self.keyspace_of(shard));
+        let own = self.keyspace_of(current);
+        let others: BTreeSet<usize> = places.filter(|keyspace| *keyspace != own).collect();
+        let others = others.into_iter().map(|keyspace| self.keyspaces[keyspace][0]);
         for shard in others.chain([current]) {
             let at = &self.shards[shard];
             let call = Call::new(Script::Pause, vec![at.keys.of("paused")])

@@ -27,6 +27,12 @@ struct FilterText {
     idempotency_key: Option<String>,
     headers: Vec<(String, String)>,
     group: Option<String>,
+    #[serde(default)]
+    lane: Option<String>,
+    #[serde(default)]
+    tag: Option<String>,
+    #[serde(default)]
+    schedule: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +83,9 @@ fn filter_text(filter: &Filter) -> FilterText {
         idempotency_key: filter.idempotency_key.clone(),
         headers: filter.headers.clone(),
         group: filter.group.clone(),
+        lane: filter.lane.clone(),
+        tag: filter.tag.clone(),
+        schedule: filter.schedule.clone(),
     }
 }
 
@@ -94,6 +103,9 @@ fn filter_of(text: FilterText) -> Filter {
         idempotency_key: text.idempotency_key,
         headers: text.headers,
         group: text.group,
+        lane: text.lane,
+        tag: text.tag,
+        schedule: text.schedule,
     }
 }
 

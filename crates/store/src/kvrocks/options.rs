@@ -1,10 +1,12 @@
 //! What a Kvrocks store is opened with.
 
+use super::meters::Meters;
 use crate::clock::Clock;
 use crate::{Rules, SystemClock};
 use codeq_queue::Observer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Who tells when a lease has ended and when due tasks act.
@@ -28,13 +30,48 @@ pub struct Backend {
     pub tls: bool,
     /// Connections of this process at most: one carries all writes in their order, the others read.
     pub pool_size: u32,
+    /// Who tells which server is master; then there is no address.
+    pub sentinel: Option<Sentinel>,
 }
 
 impl Default for Backend {
     fn default() -> Backend {
-        Backend { address: String::new(), password: String::new(), db: 0, tls: false, pool_size: 10 }
+        let (address, password) = (String::new(), String::new());
+        Backend { address, password, db: 0, tls: false, pool_size: 10, sentinel: None }
     }
 }
+
+/// The Sentinels that watch a master and its replicas.
+#[derive(Clone, Debug)]
+pub struct Sentinel {
+    pub addresses: Vec<String>,
+    /// The name of the master.
+    pub master: String,
+    /// Of the Sentinels, not of the servers.
+    pub password: String,
+    /// The newest epoch that was followed.
+    epoch: Arc<AtomicU64>,
+}
+
+impl Sentinel {
+    pub fn new(addresses: Vec<String>, master: &str, password: &str) -> Sentinel {
+        let epoch = Arc::default();
+        Sentinel { addresses, master: master.into(), password: password.into(), epoch }
+    }
+
+    /// The newest epoch so far, this one included.
+    pub fn followed(&self, epoch: u64) -> u64 {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel).max(epoch)
+    }
+}
+
+impl PartialEq for Sentinel {
+    fn eq(&self, other: &Sentinel) -> bool {
+        (&self.addresses, &self.master, &self.password) == (&other.addresses, &other.master, &other.password)
+    }
+}
+
+impl Eq for Sentinel {}
 
 /// Which shard a queue lives on. A shard without a backend of its own is a segment in the keys of the main one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +81,10 @@ pub struct Sharding {
     pub command_mappings: BTreeMap<String, String>,
     pub tenant_overrides: BTreeMap<String, String>,
     pub backends: BTreeMap<String, Backend>,
+    /// Whether queues that are not mapped spread over 64 shards by themselves.
+    pub spread: bool,
+    /// The backends that these live on; without any on the main one.
+    pub spread_over: Vec<String>,
 }
 
 impl Default for Sharding {
@@ -53,6 +94,8 @@ impl Default for Sharding {
             command_mappings: BTreeMap::new(),
             tenant_overrides: BTreeMap::new(),
             backends: BTreeMap::new(),
+            spread: false,
+            spread_over: Vec::new(),
         }
     }
 }
@@ -64,6 +107,8 @@ pub struct KvrocksOptions {
     pub timeout: Duration,
     /// Answer a write only when so many replicas have it.
     pub wait_replicas: u32,
+    /// How long a write waits for them.
+    pub wait_timeout: Duration,
     /// Who adopts what the original server kept without a tenant.
     pub untenanted_tenant: Option<String>,
     /// Due tasks moved and stale ids dropped per claim.
@@ -75,6 +120,7 @@ pub struct KvrocksOptions {
     pub max_attempts_default: u32,
     pub clock: Arc<dyn Clock>,
     pub observer: Option<Observer>,
+    pub meters: Arc<Meters>,
 }
 
 impl KvrocksOptions {
@@ -84,6 +130,7 @@ impl KvrocksOptions {
             cluster: false,
             timeout: Duration::from_secs(5),
             wait_replicas: 0,
+            wait_timeout: Duration::from_millis(500),
             untenanted_tenant: None,
             inspect_limit: 200,
             timing: Timing::Running { sweep_interval: Duration::from_secs(2) },
@@ -92,6 +139,7 @@ impl KvrocksOptions {
             max_attempts_default: 5,
             clock: Arc::new(SystemClock),
             observer: None,
+            meters: Arc::default(),
         }
     }
 }

@@ -83,6 +83,7 @@ pub fn parse_result(text: &[u8]) -> Option<ResultRecord> {
         failure_reason: match &*text.failure_reason {
             "MAX_ATTEMPTS" => Some(FailureReason::MaxAttempts),
             "CANCELLED" => Some(FailureReason::Cancelled),
+            "EXPIRED" => Some(FailureReason::Expired),
             _ => None,
         },
         artifacts: artifacts.collect(),

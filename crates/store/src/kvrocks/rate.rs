@@ -44,7 +44,7 @@ impl Keeper {
     /// Asks the server that was last known to hold the slot, at first the default shard's, and then the one
     /// it points to.
     async fn ask_where_it_lives(&self, slot: u16, command: &Command) -> Result<Reply, Failure> {
-        let home = &self.home().reads;
+        let home = &self.home().server.reads;
         let line = self.rate_servers.of(slot).unwrap_or_else(|| home.clone());
         let first = one(&line, command).await.inspect_err(|_| self.rate_servers.forget(slot))?;
         let Reply::Error(text) = &first else { return Ok(first) };
@@ -85,7 +85,8 @@ impl Servers {
         let mut known = self.known();
         let dial = || {
             let backend = Backend { address: address.into(), ..seed.backend.clone() };
-            Arc::new(Connection::new(Target { backend, slot: None, timeout: seed.timeout }))
+            let target = Target { backend, slot: None, timeout: seed.timeout };
+            Arc::new(Connection::new(target, Arc::default()))
         };
         let line = known.lines.entry(address.to_owned()).or_insert_with(dial).clone();
         known.slots.insert(slot, line.clone());

@@ -21,7 +21,9 @@ const POSITION_DEPTH: u64 = 50_000;
 /// Queues that are counted in one exchange.
 const COUNTED_TOGETHER: usize = 64;
 /// Replies to the reads of one queue.
-const COUNTS: usize = 24;
+const COUNTS: usize = 25;
+/// Ids at the end of a list among which the oldest ready one is looked for, where some are not pending any more.
+const HEADS: isize = 32;
 
 impl Keeper {
     pub async fn get(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Vec<Option<Task>>, Failure> {
@@ -73,16 +75,27 @@ impl Keeper {
     }
 
     async fn look_up(&self, task: &TaskRef) -> Result<ResultLookup, Failure> {
-        let shards: Vec<usize> = match self.memory.recall(task.id) {
-            Some(known) => vec![known.shard],
-            None => (0..self.shards.len()).collect(),
+        let likely = match self.memory.recall(task.id) {
+            Some(known) => Some(self.keyspace_of(known.shard)),
+            None if self.sharding.spread => {
+                Some(self.keyspace_of(self.spread_index(super::create::spread_of(task.id))))
+            }
+            None => None,
         };
+        let others = (0..self.keyspaces.len()).filter(|keyspace| Some(*keyspace) != likely);
+        let mut failure = None;
         let id = task.id.to_string();
-        for shard in shards {
-            let at = &self.shards[shard];
+        for keyspace in likely.into_iter().chain(others) {
+            let at = &self.shards[self.keyspaces[keyspace][0]];
             let get = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.as_str());
             let commands = [Command::new("MULTI"), get("tasks"), get("results"), Command::new("EXEC")];
-            let pair = list(at.read(&commands).await?.pop().unwrap_or(Reply::Nil));
+            let pair = match at.read(&commands).await {
+                Ok(mut replies) => list(replies.pop().unwrap_or(Reply::Nil)),
+                Err(away) => {
+                    failure = Some(away);
+                    continue;
+                }
+            };
             let mut texts = pair.into_iter().map(found);
             let (text, result) = (texts.next().flatten(), texts.next().flatten());
             let Some(found) = text.and_then(|text| record::parse(&text)) else { continue };
@@ -95,7 +108,7 @@ impl Keeper {
             let record = result.and_then(|text| parse_result(&text)).unwrap_or_else(|| unwritten(&found));
             return Ok(ResultLookup::Done { task: found, record });
         }
-        Ok(ResultLookup::NotFound)
+        failure.map_or(Ok(ResultLookup::NotFound), Err)
     }
 
     pub async fn attempts(self: Arc<Self>, task: TaskRef) -> Result<Option<Vec<Attempt>>, Failure> {
@@ -141,10 +154,13 @@ impl Keeper {
     pub async fn queues(self: Arc<Self>, tenant: Option<Arc<str>>) -> Result<Vec<QueueStats>, Failure> {
         self.enter().await?;
         let mut all: std::collections::BTreeMap<QueueKey, QueueStats> = std::collections::BTreeMap::new();
-        for shard in 0..self.shards.len() {
-            let queues = self.queues_on(shard, tenant.as_deref()).await?;
+        for (shard, queues) in self.all_queues(tenant.as_deref()).await? {
             let parts = queues.chunks(COUNTED_TOGETHER).map(|part| self.stats_on(shard, part));
-            for stats in try_join_all(parts).await?.into_iter().flatten() {
+            let counted = match try_join_all(parts).await {
+                Err(_) if self.shards[shard].server.gate.away().is_some() => continue,
+                counted => counted?,
+            };
+            for stats in counted.into_iter().flatten() {
                 let key = QueueKey::new(&stats.tenant, &stats.command);
                 let total = all.entry(key.clone()).or_insert_with(|| self.no_stats(&key));
                 add(total, &stats);
@@ -178,32 +194,65 @@ impl Keeper {
             commands.push(Command::new("SCARD").arg(names[13].as_str()));
             let paused = Command::new("SISMEMBER").arg(at.keys.of("paused"));
             commands.push(paused.arg(super::keys::queue_text(queue)));
+            commands.push(Command::new("HGETALL").arg(names[14].as_str()));
             commands.extend(names[..10].iter().map(|key| Command::new("LINDEX").arg(key.as_str()).arg("-1")));
         }
         commands.push(Command::new("EXEC"));
         let replies = list(at.read(&commands).await?.pop().unwrap_or(Reply::Nil));
-        let heads: Vec<String> = replies
-            .chunks(COUNTS)
-            .flat_map(|part| part[14..].iter().filter(|head| **head != Reply::Nil))
-            .map(|head| string(head.clone()))
-            .collect();
-        let created = self.creations(shard, &heads).await?;
+        let mut heads: Vec<Vec<String>> = Vec::with_capacity(queues.len());
+        for (queue, part) in queues.iter().zip(replies.chunks(COUNTS)) {
+            heads.push(match stale(&part[14]) {
+                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => part[15..]
+                    .iter()
+                    .filter(|head| **head != Reply::Nil)
+                    .map(|head| string(head.clone()))
+                    .collect(),
+                _ => self.pending_heads(shard, queue).await?,
+            });
+        }
+        let created = self.creations(shard, &heads.concat()).await?;
         let mut created = created.into_iter();
-        Ok(queues
-            .iter()
-            .zip(replies.chunks(COUNTS))
-            .map(|(queue, part)| {
-                let heads = part[14..].iter().filter(|head| **head != Reply::Nil).count();
-                let oldest = created.by_ref().take(heads).flatten().min();
+        let parts = queues.iter().zip(replies.chunks(COUNTS)).zip(&heads);
+        Ok(parts
+            .map(|((queue, part), heads)| {
+                let oldest = created.by_ref().take(heads.len()).flatten().min();
                 self.stats_of(queue, part, oldest)
             })
             .collect())
     }
 
+    /// The oldest ready id of each priority, where some ids are not pending any more.
+    async fn pending_heads(&self, shard: usize, queue: &QueueKey) -> Result<Vec<String>, Failure> {
+        let at = &self.shards[shard];
+        let names = at.keys.queue(queue);
+        let range =
+            |key: &String| Command::new("LRANGE").arg(key.as_str()).args([&format!("-{HEADS}"), "-1"]);
+        let ends = at.read(&names[..10].iter().map(range).collect::<Vec<_>>()).await?;
+        let mut heads = Vec::new();
+        for end in ends {
+            let ids = super::reply::strings(end);
+            let pending = self.pending_of(shard, &ids).await?;
+            heads.extend(
+                ids.into_iter().zip(pending).rev().find(|(_, is_pending)| *is_pending).map(|(id, _)| id),
+            );
+        }
+        Ok(heads)
+    }
+
+    /// Which of these ids are ready.
+    async fn pending_of(&self, shard: usize, ids: &[String]) -> Result<Vec<bool>, Failure> {
+        let texts = self.records_on(shard, ids).await?;
+        let is_ready = |text: Option<Vec<u8>>| {
+            text.and_then(|text| record::parse(&text))
+                .is_some_and(|task| matches!(task.state, State::Ready { .. }))
+        };
+        Ok(texts.into_iter().map(is_ready).collect())
+    }
+
     fn stats_of(&self, queue: &QueueKey, part: &[Reply], oldest_ready: Option<Time>) -> QueueStats {
         let mut stats = self.no_stats(queue);
-        for (ready, reply) in stats.ready.iter_mut().zip(part) {
-            *ready = count(reply);
+        for ((ready, reply), stale) in stats.ready.iter_mut().zip(part).zip(stale(&part[14])) {
+            *ready = count(reply).saturating_sub(stale);
         }
         (stats.in_progress, stats.delayed, stats.dead) =
             (count(&part[10]), count(&part[11]), count(&part[12]));
@@ -240,30 +289,59 @@ impl Keeper {
             "MAXLEN",
             &POSITION_DEPTH.to_string(),
         ])];
+        commands.push(Command::new("HGETALL").arg(names[14].as_str()));
         commands.extend(names[own..10].iter().map(|key| Command::new("LLEN").arg(key.as_str())));
         let replies = at.read(&commands).await?;
-        let length = count(&replies[1]);
-        let ahead = match replies[0] {
+        let (length, stale) = (count(&replies[2]), stale(&replies[1]));
+        let behind = match replies[0] {
             Reply::Int(index) => Some(length.saturating_sub(1 + u64::try_from(index).unwrap_or(0))),
             _ => None,
         };
-        Ok(Some(Position { ahead, ahead_at_higher_priority: replies[2..].iter().map(count).sum() }))
+        let ahead = match behind {
+            Some(ahead @ 1..) if stale[own] > 0 => {
+                Some(self.pending_behind(shard, &names[own], ahead).await?)
+            }
+            ahead => ahead,
+        };
+        let higher = replies[3..].iter().map(count).sum::<u64>();
+        let ahead_at_higher_priority = higher.saturating_sub(stale[own + 1..].iter().sum());
+        Ok(Some(Position { ahead, ahead_at_higher_priority }))
+    }
+
+    /// How many of the last ids of a list are ready.
+    async fn pending_behind(&self, shard: usize, list: &str, last: u64) -> Result<u64, Failure> {
+        let range = Command::new("LRANGE").arg(list).args([format!("-{last}").as_str(), "-1"]);
+        let ids = super::reply::strings(self.shards[shard].read_one(range).await?);
+        let pending = self.pending_of(shard, &ids).await?;
+        Ok(u64::try_from(pending.into_iter().filter(|is_pending| *is_pending).count()).unwrap_or(u64::MAX))
     }
 
     pub async fn outbox_counts(self: Arc<Self>) -> Result<OutboxCounts, Failure> {
         self.enter().await?;
         let mut counts = OutboxCounts::default();
-        for at in &self.shards {
+        for at in self.keyspaces.iter().map(|shards| &self.shards[shards[0]]) {
             let size = |name: &str| Command::new("ZCARD").arg(at.keys.of(name));
-            let replies = at.read(&[size("outbox:due"), size("outbox:failed")]).await?;
+            let replies = match at.read(&[size("outbox:due"), size("outbox:failed")]).await {
+                Err(_) if at.server.gate.away().is_some() && self.keyspaces.len() > 1 => continue,
+                replies => replies?,
+            };
             counts.pending += count(&replies[0]);
             counts.failed += count(&replies[1]);
-            if self.is_shared(at) {
-                break;
-            }
         }
         Ok(counts)
     }
+}
+
+/// How many ids of each priority are not pending any more.
+fn stale(reply: &Reply) -> [u64; 10] {
+    let mut stale = [0; 10];
+    for pair in list(reply.clone()).chunks_exact(2) {
+        let priority = usize::try_from(count(&pair[0])).unwrap_or(10);
+        if let Some(stale) = stale.get_mut(priority) {
+            *stale = count(&pair[1]);
+        }
+    }
+    stale
 }
 
 pub fn millis(score: f64) -> Time {

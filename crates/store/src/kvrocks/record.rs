@@ -4,7 +4,7 @@
 //! everything that never changes. Records of the original server have the same fields in another order; they
 //! are read here as they are, and rewritten once by the migration.
 
-use codeq_queue::{Body, Lease, Owner, State, Task, TaskId, Time};
+use codeq_queue::{Body, Lease, Owner, State, Task, TaskId, TaskOptions, Time};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -108,11 +108,21 @@ fn write_tail(out: &mut Writer, task: &Task, beside: Beside<'_>) {
     out.text("idempotencyKey", body.idempotency_key.as_deref());
     out.text("traceParent", body.trace_parent.as_deref());
     out.text("traceState", body.trace_state.as_deref());
+    write_options(out, body.options.as_deref());
     write!(out.0, ",\"payload\":{}", quoted(&body.payload)).expect("writing to a string does not fail");
     if !body.headers.is_empty() {
         let headers: Vec<String> =
             body.headers.iter().map(|(name, value)| format!("{}:{}", quoted(name), quoted(value))).collect();
         write!(out.0, ",\"headers\":{{{}}}", headers.join(",")).expect("writing to a string does not fail");
+    }
+}
+
+fn write_options(out: &mut Writer, options: Option<&TaskOptions>) {
+    let Some(options) = options else { return };
+    out.text("lane", options.lane.as_deref());
+    if !options.tags.is_empty() {
+        let tags: Vec<String> = options.tags.iter().map(|tag| quoted(tag)).collect();
+        write!(out.0, ",\"tags\":[{}]", tags.join(",")).expect("writing to a string does not fail");
     }
 }
 
@@ -176,6 +186,8 @@ pub struct Stored<'a> {
     pub shard: String,
     trace_parent: String,
     trace_state: String,
+    lane: String,
+    tags: Vec<String>,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     headers: Option<Headers>,
@@ -222,6 +234,8 @@ impl Stored<'_> {
             refunds: self.refunds,
             max_attempts: self.max_attempts,
             error: (!self.error.is_empty()).then(|| self.error.as_str().into()),
+            checkpoint: None,
+            progress: None,
             created_at,
             updated_at,
         })
@@ -242,18 +256,24 @@ impl Stored<'_> {
             idempotency_key: given(&self.idempotency_key),
             trace_parent: given(&self.trace_parent),
             trace_state: given(&self.trace_state),
+            options: self.options(),
         }
+    }
+
+    fn options(&self) -> Option<Box<TaskOptions>> {
+        let tags = self.tags.iter().map(|tag| tag.as_str().into()).collect();
+        TaskOptions { lane: given(&self.lane), tags, ..TaskOptions::default() }.boxed()
     }
 
     fn state(&self, updated_at: Time) -> Option<State> {
         Some(match (&*self.status, &*self.last_known_location) {
             ("PENDING", "DELAYED_ZSET") => State::Delayed { until: Time::from_millis(self.visible_at_ms) },
             ("PENDING", _) => State::Ready { seq: self.seq },
-            ("IN_PROGRESS", _) => State::Running(Arc::new(Lease {
-                owner: Arc::new(Owner::new(&self.owner_sub, &self.worker_id)),
-                until: time(self.lease_until_ms, &self.lease_until),
-                claimed_at: if self.claimed_at_ms == 0 { updated_at } else { time(self.claimed_at_ms, "") },
-            })),
+            ("IN_PROGRESS", _) => State::Running(Arc::new(Lease::new(
+                Arc::new(Owner::new(&self.owner_sub, &self.worker_id)),
+                time(self.lease_until_ms, &self.lease_until),
+                if self.claimed_at_ms == 0 { updated_at } else { time(self.claimed_at_ms, "") },
+            ))),
             ("COMPLETED", _) => State::Completed,
             ("FAILED", "DLQ_SET") => State::Dead,
             ("FAILED", _) if self.cancelled => State::Cancelled,
@@ -277,6 +297,12 @@ mod tests {
             idempotency_key: Some("k".into()),
             trace_parent: Some("p".into()),
             trace_state: None,
+            options: TaskOptions {
+                lane: Some("l\"1".into()),
+                tags: ["a".into()].into(),
+                ..TaskOptions::default()
+            }
+            .boxed(),
         };
         Task {
             id: TaskId::from_bits(7),
@@ -287,6 +313,8 @@ mod tests {
             refunds: 1,
             max_attempts: 5,
             error: Some("it \"broke\"".into()),
+            checkpoint: None,
+            progress: None,
             created_at: Time::from_millis(1_700_000_000_001),
             updated_at: Time::from_millis(1_700_000_000_020),
         }
@@ -294,11 +322,11 @@ mod tests {
 
     #[test]
     fn every_state_is_read_as_it_was_written() {
-        let lease = Lease {
-            owner: Arc::new(Owner::new("s", "w")),
-            until: Time::from_millis(1_700_000_060_123),
-            claimed_at: Time::from_millis(1_700_000_000_009),
-        };
+        let lease = Lease::new(
+            Arc::new(Owner::new("s", "w")),
+            Time::from_millis(1_700_000_060_123),
+            Time::from_millis(1_700_000_000_009),
+        );
         for state in [
             State::Ready { seq: 9 },
             State::Delayed { until: Time::from_millis(1_700_000_001_234) },

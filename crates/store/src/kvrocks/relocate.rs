@@ -1,18 +1,22 @@
-//! Moving the tasks of a command from one shard to another, while nobody works on them.
+//! Moving the tasks of a command from one shard to another, while everything runs.
 //!
-//! A batch is copied, looked for at the destination, and only then deleted at the source: an interruption
-//! leaves copies that the next run recognises. Between shards of one keyspace nothing needs to be copied (see
-//! [`super::within`]). The order within a priority is kept.
+//! A script takes the oldest ids of a place out of it into `codeq:moving`, where nobody can claim them; the
+//! destination stores them, in their order; the source forgets them and leaves pointers in their idempotency keys.
+//! So a task is never claimable twice, and whatever is interrupted is found in `codeq:moving` and goes on. Between
+//! shards of one keyspace each task moves in one step (see [`super::within`]). Running tasks stay until they end.
 
 use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::keys::queue_text;
 use super::record;
-use super::reply::{Answered, count, found, string, strings};
+use super::reply::{Answered, count, found, list, string};
 use super::script::{Call, Script};
 use super::store::{Keeper, KvrocksStore};
 use super::within::on_shard;
 use codeq_queue::{Failure, QueueKey};
+
+/// Tasks that are on their way at once.
+const MOVED_TOGETHER: usize = 100;
 
 /// What is to be moved. Without a tenant, the command of every tenant.
 #[derive(Clone, Debug)]
@@ -21,7 +25,7 @@ pub struct Relocation {
     pub tenant: Option<String>,
     pub from: String,
     pub to: String,
-    /// Tasks copied before they are deleted.
+    /// Tasks that are on their way at once, at most a hundred.
     pub batch: usize,
 }
 
@@ -46,8 +50,6 @@ pub enum Immovable {
     UnknownShard(String),
     #[error("source and destination are the same shard")]
     SameShard,
-    #[error("{0} tasks are in progress")]
-    InProgress(u64),
     #[error(transparent)]
     Failed(#[from] Failure),
 }
@@ -65,9 +67,19 @@ pub enum Part {
 pub struct Road {
     pub from: usize,
     pub to: usize,
-    batch: usize,
+    pub batch: usize,
     /// Both are the same keys of the same server.
     is_within: bool,
+}
+
+/// A task on its way, as `codeq:moving` tells it.
+struct Traveller {
+    number: u64,
+    id: String,
+    to: usize,
+    part: Part,
+    visible: String,
+    queue: QueueKey,
 }
 
 /// Everything that moves with a task; texts are empty where there is nothing.
@@ -76,7 +88,6 @@ struct Belongings {
     result: Vec<u8>,
     history: Vec<u8>,
     ends: String,
-    visible: String,
 }
 
 impl KvrocksStore {
@@ -90,20 +101,16 @@ impl KvrocksStore {
         Ok(places)
     }
 
-    /// Moves everything; refuses before it touches anything if a task is in progress.
+    /// Moves everything that waits; what runs stays until it ends.
     pub async fn relocate(&self, relocation: &Relocation) -> Result<Places, Immovable> {
         let keeper = &self.keeper;
         let (from, to) = (keeper.named_shard(&relocation.from)?, keeper.named_shard(&relocation.to)?);
         if from == to {
             return Err(Immovable::SameShard);
         }
-        let there = self.places(relocation, &relocation.from).await?;
-        if there.in_progress > 0 {
-            return Err(Immovable::InProgress(there.in_progress));
-        }
         let is_within = keeper.is_one_keyspace(from, to).await?;
-        let road = Road { from, to, batch: relocation.batch.max(1), is_within };
-        let mut moved = Places::default();
+        let road = Road { from, to, batch: relocation.batch.clamp(1, MOVED_TOGETHER), is_within };
+        let mut moved = keeper.finish_moves(from).await?;
         for queue in keeper.relocated(from, relocation).await? {
             for priority in 0..10 {
                 moved.pending += keeper.move_part(road, &queue, Part::Pending(priority)).await?;
@@ -136,8 +143,10 @@ impl Keeper {
         commands.push(Command::new("SCARD").arg(names[10].as_str()));
         commands.push(Command::new("ZCARD").arg(names[12].as_str()));
         commands.push(Command::new("SCARD").arg(names[13].as_str()));
+        commands.push(Command::new("HVALS").arg(names[14].as_str()));
         let replies = at.read(&commands).await?;
-        places.pending += replies[..10].iter().map(count).sum::<u64>();
+        let stale: u64 = list(replies[13].clone()).iter().map(count).sum();
+        places.pending += replies[..10].iter().map(count).sum::<u64>().saturating_sub(stale);
         places.in_progress += count(&replies[10]);
         places.delayed += count(&replies[11]);
         places.dead += count(&replies[12]);
@@ -147,72 +156,101 @@ impl Keeper {
     async fn move_part(&self, road: Road, queue: &QueueKey, part: Part) -> Result<u64, Failure> {
         let mut moved = 0;
         loop {
-            let ids = self.next_ids(road, queue, part).await?;
-            if ids.is_empty() {
+            let looked = match road.is_within {
+                true => self.shift(road, queue, part).await?,
+                false => self.depart(road, queue, part).await?,
+            };
+            if looked == 0 {
                 return Ok(moved);
             }
-            match road.is_within {
-                true => self.shift(road, queue, part, &ids).await?,
-                false => self.copy(road, queue, part, &ids).await?,
+            if !road.is_within {
+                self.finish_moves(road.from).await?;
             }
             // Whoever remembers where they were must look anew.
             self.teller.publisher.publish(format!("m {}", queue_text(queue))).await?;
-            moved += u64::try_from(ids.len()).unwrap_or(0);
+            moved += looked;
         }
     }
 
-    /// In the order in which they are to stand there.
-    async fn next_ids(&self, road: Road, queue: &QueueKey, part: Part) -> Result<Vec<String>, Failure> {
+    /// Takes the oldest out of their place. Gives how many there were.
+    async fn depart(&self, road: Road, queue: &QueueKey, part: Part) -> Result<u64, Failure> {
         let at = &self.shards[road.from];
-        let names = at.keys.queue(queue);
-        let last = (road.batch - 1).to_string();
-        let command = match part {
-            // The oldest stand at the end.
-            Part::Pending(priority) => Command::new("LRANGE")
-                .arg(names[priority].as_str())
-                .args([format!("-{}", road.batch).as_str(), "-1"]),
-            Part::Delayed => Command::new("ZRANGE").arg(names[12].as_str()).args(["0", last.as_str()]),
-            Part::Dead => Command::new("SRANDMEMBER").arg(names[13].as_str()).arg(road.batch.to_string()),
+        let call = Call::new(Script::Depart, at.keys.with_queue(queue))
+            .arg(part.word())
+            .number(part.priority())
+            .number(road.batch)
+            .arg(&*self.shards[road.to].name)
+            .number(self.now.numbers(road.batch as u64))
+            .arg(at.keys.queue_name(queue));
+        let settle = |replies: Vec<Reply>| {
+            let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+            Ok((u64::try_from(answer.int()).unwrap_or(0), Vec::new()))
         };
-        let mut ids = strings(at.read_one(command).await?);
-        if matches!(part, Part::Pending(_)) {
-            ids.reverse();
-        }
-        Ok(ids)
+        at.writer.run(vec![call], settle).await
     }
 
-    async fn copy(&self, road: Road, queue: &QueueKey, part: Part, ids: &[String]) -> Result<(), Failure> {
-        let belongings = self.belongings(road.from, queue, ids).await?;
-        let arrivals = ids.iter().zip(&belongings).filter_map(|(id, own)| {
-            let text = own.task.as_deref()?;
-            Some(self.arrive_item(road, queue, part, id, text, own))
-        });
-        self.run_batch(arrivals.collect::<Vec<_>>()).await?;
-        let arrived = self.records_on(road.to, ids).await?;
-        if arrived.iter().zip(&belongings).any(|(there, own)| own.task.is_some() && there.is_none()) {
-            return Err(Failure::Internal("a copied task is not at the destination".into()));
+    /// Brings everything that is on its way from a shard to its destination, in order.
+    pub async fn finish_moves(&self, from: usize) -> Result<Places, Failure> {
+        let at = &self.shards[from];
+        let entries = list(at.read_one(Command::new("HGETALL").arg(at.keys.of("moving"))).await?);
+        let mut travellers: Vec<Traveller> = entries
+            .chunks_exact(2)
+            .filter_map(|pair| self.traveller(from, string(pair[0].clone()), &string(pair[1].clone())))
+            .collect();
+        travellers.sort_by_key(|traveller| traveller.number);
+        let mut moved = Places::default();
+        for part in travellers.chunks(MOVED_TOGETHER) {
+            self.bring(from, part).await?;
+            for traveller in part {
+                match traveller.part {
+                    Part::Pending(_) => moved.pending += 1,
+                    Part::Delayed => moved.delayed += 1,
+                    Part::Dead => moved.dead += 1,
+                }
+            }
         }
-        let departures = ids.iter().zip(&belongings);
+        Ok(moved)
+    }
+
+    /// `None` for what belongs to a shard that this process does not know.
+    fn traveller(&self, from: usize, id: String, text: &str) -> Option<Traveller> {
+        let mut fields = text.split('\n');
+        let number = fields.next()?.parse().ok()?;
+        let to = self.named_shard(fields.next()?).ok()?;
+        let (place, priority) = (fields.next()?, fields.next()?.parse().ok()?);
+        let visible = fields.next()?.to_owned();
+        let queue = self.shards[from].keys.parse_queue(fields.next()?)?;
+        let part = match place {
+            "pending" => Part::Pending(priority),
+            "delayed" => Part::Delayed,
+            _ => Part::Dead,
+        };
+        Some(Traveller { number, id, to, part, visible, queue })
+    }
+
+    async fn bring(&self, from: usize, travellers: &[Traveller]) -> Result<(), Failure> {
+        let ids: Vec<String> = travellers.iter().map(|traveller| traveller.id.clone()).collect();
+        let belongings = self.belongings(from, &ids).await?;
+        let arrivals = travellers
+            .iter()
+            .zip(&belongings)
+            .filter_map(|(traveller, own)| Some(self.arrive_item(traveller, own.task.as_deref()?, own)));
+        self.run_batch(arrivals.collect::<Vec<_>>()).await?;
+        let departures = travellers.iter().zip(&belongings);
         let departures =
-            departures.map(|(id, own)| self.leave_item(road, queue, part, id, own.task.as_deref()));
+            departures.map(|(traveller, own)| self.leave_item(from, traveller, own.task.as_deref()));
         self.run_batch(departures.collect::<Vec<_>>()).await?;
         Ok(())
     }
 
-    async fn belongings(
-        &self,
-        shard: usize,
-        queue: &QueueKey,
-        ids: &[String],
-    ) -> Result<Vec<Belongings>, Failure> {
-        let (at, delayed) = (&self.shards[shard], self.shards[shard].keys.queue(queue).swap_remove(12));
+    async fn belongings(&self, shard: usize, ids: &[String]) -> Result<Vec<Belongings>, Failure> {
+        let at = &self.shards[shard];
         let commands: Vec<Command> = ids
             .iter()
             .flat_map(|id| {
                 let hash = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.as_str());
-                let score = |key: &str| Command::new("ZSCORE").arg(key).arg(id.as_str());
-                let scores = [score(&at.keys.of("tasks:ttl")), score(&delayed)];
-                [hash("tasks"), hash("results"), hash("history")].into_iter().chain(scores)
+                let ends = Command::new("ZSCORE").arg(at.keys.of("tasks:ttl")).arg(id.as_str());
+                [hash("tasks"), hash("results"), hash("history"), ends]
             })
             .collect();
         let replies = at.read(&commands).await?;
@@ -221,62 +259,44 @@ impl Keeper {
             result: found(part[1].clone()).unwrap_or_default(),
             history: found(part[2].clone()).unwrap_or_default(),
             ends: string(part[3].clone()),
-            visible: string(part[4].clone()),
         };
-        Ok(replies.chunks_exact(5).map(own).collect())
+        Ok(replies.chunks_exact(4).map(own).collect())
     }
 
-    fn arrive_item(
-        &self,
-        road: Road,
-        queue: &QueueKey,
-        part: Part,
-        id: &str,
-        text: &[u8],
-        own: &Belongings,
-    ) -> Item<()> {
-        let call = self
-            .arrive_call(road, queue, part, id, text)
-            .arg(own.visible.as_str())
+    fn arrive_item(&self, traveller: &Traveller, text: &[u8], own: &Belongings) -> Item<()> {
+        let (to, queue) = (&self.shards[traveller.to], &traveller.queue);
+        let task = record::parse(text);
+        let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
+        let key = key.map(|key| to.keys.idempotency(queue, key)).unwrap_or_default();
+        let call = Call::new(Script::Arrive, to.keys.with_queue(queue))
+            .arg(traveller.id.as_str())
+            .arg(on_shard(text, &to.name))
+            .arg(traveller.part.word())
+            .number(task.as_ref().map_or(0, |task| task.priority))
+            .arg(traveller.visible.as_str())
             .arg(own.ends.as_str())
-            .number(record::parse(text).map_or(0, |task| task.created_at.millis()))
+            .number(task.map_or(0, |task| task.created_at.millis()))
             .arg(own.result.clone())
             .arg(own.history.clone())
-            .arg(self.shards[road.to].keys.queue_name(queue));
-        Item::ask(road.to, call, |reply| {
+            .arg(&*queue.tenant)
+            .arg(key);
+        Item::ask(traveller.to, call, |reply| {
             Answered::of(reply)?;
             Ok(((), Vec::new()))
         })
     }
 
-    fn arrive_call(&self, road: Road, queue: &QueueKey, part: Part, id: &str, text: &[u8]) -> Call {
-        let keys = &self.shards[road.to].keys;
-        let task = record::parse(text);
-        let mut names = keys.with_queue(queue);
-        let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
-        names.extend(key.map(|key| keys.idempotency(queue, key)));
-        Call::new(Script::Arrive, names)
-            .arg(id)
-            .arg(on_shard(text, &self.shards[road.to].name))
-            .arg(part.word())
-            .number(task.map_or(0, |task| task.priority))
-    }
-
-    fn leave_item(
-        &self,
-        road: Road,
-        queue: &QueueKey,
-        part: Part,
-        id: &str,
-        text: Option<&[u8]>,
-    ) -> Item<()> {
-        let keys = &self.shards[road.from].keys;
-        let mut names = keys.with_queue(queue);
+    fn leave_item(&self, from: usize, traveller: &Traveller, text: Option<&[u8]>) -> Item<()> {
+        let keys = &self.shards[from].keys;
         let task = text.and_then(record::parse);
-        let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
-        names.extend(key.map(|key| keys.idempotency(queue, key)));
-        let call = Call::new(Script::Leave, names).arg(id).arg(part.word()).number(part.priority());
-        Item::ask(road.from, call, |reply| {
+        let mut call = Call::new(Script::Leave, keys.with_queue(&traveller.queue))
+            .arg(traveller.id.as_str())
+            .arg(&*self.shards[traveller.to].name);
+        if let Some(key) = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref()) {
+            call = call.arg(keys.idempotency(&traveller.queue, key));
+            call = keys.legacy_idempotency(key).into_iter().fold(call, Call::arg);
+        }
+        Item::ask(from, call, |reply| {
             Answered::of(reply)?;
             Ok(((), Vec::new()))
         })

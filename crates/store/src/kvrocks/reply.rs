@@ -21,6 +21,12 @@ impl Answered {
                 let key = values.next().map(text).unwrap_or_default();
                 Err(Failure::Internal(format!("{} is of a wrong type", String::from_utf8_lossy(&key))))
             }
+            "REFUSED" => {
+                let (key, why) = (values.next().map(string), values.next().map(string));
+                let text = format!("{}: {}", key.unwrap_or_default(), why.unwrap_or_default());
+                Err(super::writer::refusal(&text))
+            }
+            "MOVING" => Err(Failure::unavailable("the task moves to another shard")),
             "DAMAGED" => Err(Failure::Internal("a record is damaged".into())),
             _ => Ok(Answered { word, values }),
         }

@@ -9,7 +9,7 @@ use super::record;
 use super::reply::Answered;
 use super::script::{Call, Script};
 use super::store::Keeper;
-use codeq_queue::store::{Abandon, Heartbeat, Items, Nack, Report, Returned, Submit};
+use codeq_queue::store::{Abandon, Beat, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{MAX_ATTEMPTS, callback_body, reason_text};
 use codeq_queue::{
     AttemptOutcome, Event, Failure, FailureReason, Refusal, ResultRecord, State, Status, TaskId, Time, limits,
@@ -21,13 +21,16 @@ use std::time::Duration;
 type Settled<T> = (Result<T, Refusal>, Vec<Event>);
 
 impl Keeper {
-    pub async fn heartbeat(self: Arc<Self>, beats: Vec<Heartbeat>) -> Result<Items<()>, Failure> {
+    pub async fn heartbeat(self: Arc<Self>, beats: Vec<Heartbeat>) -> Result<Items<Beat>, Failure> {
         let now = self.enter().await?;
         let ids: Vec<TaskId> = beats.iter().map(|beat| beat.report.id).collect();
         let known = self.known(&ids).await?;
         let answers = beats.into_iter().zip(known).map(|(beat, known)| {
             let call = known.as_deref().map(|known| self.heartbeat_call(&beat, known, now));
-            self.report(known, call, move |_| (Ok(()), Vec::new()))
+            // A beat that a failover takes is followed by the next.
+            let lease_until = now.plus(beat.extend);
+            self.report(known, call, move |_| (Ok(Beat { lease_until, cancel: None }), Vec::new()))
+                .without_waiting()
         });
         self.run_batch(answers).await
     }
@@ -49,9 +52,8 @@ impl Keeper {
         let answers = nacks.into_iter().zip(known).map(|(nack, known)| {
             let reason = reason_text(nack.reason.as_deref());
             let call = known.as_deref().map(|known| self.nack_call(&nack, known, reason.as_deref(), now));
-            self.report(known, call, move |answer| {
-                returned(answer, AttemptOutcome::Nack, reason, now, callbacks)
-            })
+            let outcome = if nack.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Nack };
+            self.report(known, call, move |answer| returned(answer, outcome, reason, now, callbacks))
         });
         self.run_batch(answers).await
     }
@@ -69,9 +71,20 @@ impl Keeper {
             .arg(limits::cut(reason.unwrap_or_default(), limits::ATTEMPT_ERROR_BYTES));
         self.with_end(call, nack.report.id, known, dead_record(reason.unwrap_or(MAX_ATTEMPTS), now), true)
             .number(self.now.numbers(1))
+            .arg(if nack.refund { "1" } else { "" })
     }
 
     pub async fn abandon(self: Arc<Self>, abandons: Vec<Abandon>) -> Result<Items<Returned>, Failure> {
+        self.return_all(abandons, true).await
+    }
+
+    /// Gives back what was lent to someone who has gone, or in a group that no replica has. Nobody is answered,
+    /// so nothing waits for replicas.
+    pub async fn give_back(self: Arc<Self>, abandons: Vec<Abandon>) -> Result<Items<Returned>, Failure> {
+        self.return_all(abandons, false).await
+    }
+
+    async fn return_all(&self, abandons: Vec<Abandon>, waits: bool) -> Result<Items<Returned>, Failure> {
         let now = self.enter().await?;
         let ids: Vec<TaskId> = abandons.iter().map(|abandon| abandon.report.id).collect();
         let known = self.known(&ids).await?;
@@ -84,7 +97,9 @@ impl Keeper {
                     .number(self.now.numbers(1))
             });
             let outcome = if abandon.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Abandoned };
-            self.report(known, call, move |answer| returned(answer, outcome, None, now, callbacks))
+            let item =
+                self.report(known, call, move |answer| returned(answer, outcome, None, now, callbacks));
+            if waits { item } else { item.without_waiting() }
         });
         self.run_batch(answers).await
     }
@@ -128,7 +143,11 @@ impl Keeper {
         is_dead: bool,
     ) -> Call {
         let now = record.completed_at;
-        let keep = if is_dead { self.rules.dead_retention } else { Some(self.rules.retention) };
+        let keep = match record.status {
+            _ if is_dead => self.rules.dead_retention,
+            Status::Completed => Some(self.rules.retention),
+            Status::Failed => Some(self.rules.failed_retention.unwrap_or(self.rules.retention)),
+        };
         let ends = keep.map_or_else(|| "+inf".into(), |keep| seconds(now.plus(keep)));
         let call = call.arg(result_text(id, &record)).arg(ends);
         match known.webhook.as_deref().filter(|_| self.rules.callbacks) {
@@ -144,9 +163,7 @@ impl Keeper {
 
     fn guarded(&self, script: Script, report: &Report, known: &Known, now: Time) -> Call {
         let keys = &self.shards[known.shard].keys;
-        let mut names = keys.with_queue(&known.queue);
-        names.push(keys.lease(report.id));
-        Call::new(script, names)
+        Call::new(script, keys.with_queue(&known.queue))
             .arg(report.id.to_string())
             .arg(record::tenant_text(&report.tenant))
             .arg(&*report.owner.worker_id)

@@ -1,53 +1,109 @@
 //! One shard: its keys, the connection it is read through and the writer that changes it.
 
 use super::connection::{Command, Connection, Reply, Trouble};
+use super::gate::Gate;
 use super::keys::Keys;
+use super::script::{Call, Names};
 use super::writer::Writer;
-use codeq_queue::{Failure, QueueKey};
-use hashbrown::HashMap;
-use std::sync::{Arc, Mutex};
-
-/// How much later than ours another process's clock may be without its insertions being overlooked until the
-/// next full look.
-const SKEW_MS: f64 = 5_000.0;
+use crate::clock::Clock;
+use codeq_queue::{Failure, Time};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
 
 pub struct Shard {
     pub name: Box<str>,
     pub keys: Keys,
     pub writer: Writer,
-    pub reads: Arc<Connection>,
-    writes: Arc<Connection>,
-    low: Mutex<HashMap<QueueKey, Low>>,
+    pub server: Arc<Server>,
+    /// Which of the spread shards it is.
+    pub spread: Option<usize>,
 }
 
-/// Up to where the delayed tasks and the leases of a queue have been consumed. Ranges begin here, because a
-/// range from the beginning has to step over everything that was ever removed.
-#[derive(Clone, Copy, Default)]
-struct Low {
-    delayed_ms: Option<f64>,
-    leases_ms: Option<f64>,
+/// One server, as all shards on it see it.
+pub struct Server {
+    pub reads: Arc<Connection>,
+    pub writes: Arc<Connection>,
+    pub gate: Arc<Gate>,
+    pub names: Arc<RwLock<Names>>,
+    /// Milliseconds from our clock to its; unknown at first.
+    offset: AtomicI64,
+}
+
+const UNKNOWN_OFFSET: i64 = i64::MIN;
+/// An answer that took longer does not tell the time.
+const CLOCK_ROUND_TRIP: Duration = Duration::from_millis(200);
+
+impl Server {
+    pub fn new(
+        (reads, writes): (Arc<Connection>, Arc<Connection>),
+        gate: Arc<Gate>,
+        names: Arc<RwLock<Names>>,
+    ) -> Server {
+        Server { reads, writes, gate, names, offset: AtomicI64::new(UNKNOWN_OFFSET) }
+    }
+
+    /// Milliseconds from the given clock to the server's, measured anew. `None` if it did not tell in time.
+    pub async fn measure(&self, clock: &dyn Clock) -> Option<i64> {
+        let (begun, sent) = (Instant::now(), clock.now().millis());
+        let reply = self.reads.exchange(&[Command::new("TIME")]).await.ok()?.pop()?;
+        let took = begun.elapsed();
+        let parts = super::reply::strings(reply);
+        let [seconds, micros] = parts.as_slice() else { return None };
+        let server = seconds.parse::<i64>().ok()? * 1000 + micros.parse::<i64>().ok()? / 1000;
+        let half = i64::try_from(took.as_millis() / 2).unwrap_or(0);
+        let offset = server - (sent + half);
+        if took > CLOCK_ROUND_TRIP {
+            return None;
+        }
+        self.offset.store(offset, Ordering::Release);
+        Some(offset)
+    }
+
+    pub fn offset(&self) -> Option<i64> {
+        Some(self.offset.load(Ordering::Acquire)).filter(|offset| *offset != UNKNOWN_OFFSET)
+    }
 }
 
 impl Shard {
-    pub fn new(name: &str, keys: Keys, writer: Writer, lines: (Arc<Connection>, Arc<Connection>)) -> Shard {
-        let (reads, writes) = lines;
-        Shard { name: name.into(), keys, writer, reads, writes, low: Mutex::default() }
+    pub fn new(name: &str, keys: Keys, writer: Writer, server: Arc<Server>) -> Shard {
+        Shard { name: name.into(), keys, writer, server, spread: super::spread::parse(name) }
     }
 
     pub fn round_trips(&self) -> u64 {
-        self.reads.round_trips() + self.writes.round_trips()
+        self.server.reads.round_trips() + self.server.writes.round_trips()
+    }
+
+    /// The instant of the server's clock after which nobody waits for an answer any more; `now` is `ahead` of the
+    /// clock that the server was measured by.
+    pub fn latest(&self, now: Time, ahead: i64, timeout: Duration) -> Option<i64> {
+        let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX / 4);
+        self.server.offset().map(|offset| now.millis() - ahead + offset + timeout)
+    }
+
+    /// Runs a script that only reads, beside the writes.
+    pub async fn evaluate(&self, call: &Call) -> Result<Reply, Failure> {
+        let command = self.server.names.read().expect("no one panics holding the names").command(call);
+        match self.server.reads.exchange(&[command]).await {
+            Ok(mut replies) => match replies.pop() {
+                Some(Reply::Error(text)) if text.contains("NOSCRIPT") => self.read_one(call.in_full()).await,
+                Some(reply) => Ok(reply),
+                None => Ok(Reply::Nil),
+            },
+            Err(trouble) => Err(Failure::unavailable(trouble.text())),
+        }
     }
 
     /// Reads through the connection. What was lost on the way, or asked of the wrong server, is asked again:
     /// reading twice is harmless.
     pub async fn read(&self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
         let is_moved = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("MOVED"));
-        let replies = match self.reads.exchange(commands).await {
+        let replies = match self.server.reads.exchange(commands).await {
             Ok(replies) if !replies.iter().any(is_moved) => replies,
             Err(Trouble::Unsent(reason)) => return Err(Failure::unavailable(reason)),
             Ok(_) | Err(Trouble::Lost(_)) => {
-                self.reads.hang_up().await;
-                let again = self.reads.exchange(commands).await;
+                self.server.reads.hang_up().await;
+                let again = self.server.reads.exchange(commands).await;
                 again.map_err(|trouble| Failure::unavailable(trouble.text()))?
             }
         };
@@ -63,36 +119,5 @@ impl Shard {
 
     pub async fn read_one(&self, command: Command) -> Result<Reply, Failure> {
         Ok(self.read(&[command]).await?.pop().unwrap_or(Reply::Nil))
-    }
-
-    /// The scores from which delayed tasks (seconds) and leases (milliseconds) are looked at.
-    pub fn low(&self, queue: &QueueKey) -> (String, String) {
-        let low = self
-            .low
-            .lock()
-            .expect("no one panics holding the scores")
-            .get(queue)
-            .copied()
-            .unwrap_or_default();
-        let from = |score: Option<f64>, unit: f64| {
-            score.map_or_else(|| "-inf".into(), |ms| format!("{:.3}", (ms - SKEW_MS) / unit))
-        };
-        (from(low.delayed_ms, 1000.0), from(low.leases_ms, 1.0))
-    }
-
-    pub fn consumed(&self, queue: &QueueKey, delayed_score: &str, lease_score: &str) {
-        let mut lows = self.low.lock().expect("no one panics holding the scores");
-        let low = lows.entry(queue.clone()).or_default();
-        if let Ok(seconds) = delayed_score.parse::<f64>() {
-            low.delayed_ms = Some(seconds * 1000.0);
-        }
-        if let Ok(ms) = lease_score.parse() {
-            low.leases_ms = Some(ms);
-        }
-    }
-
-    /// The next look begins at the beginning: other processes may have inserted something earlier.
-    pub fn forget_lows(&self) {
-        self.low.lock().expect("no one panics holding the scores").clear();
     }
 }

@@ -144,7 +144,10 @@ fn heard(message: &[u8], teller: &Teller) {
                 teller.presence.tell(Some(event));
             }
         }
-        Some(("m", _)) => teller.memory.forget_all(),
+        Some(("m", _)) => {
+            teller.memory.forget_all();
+            teller.moved.notify_one();
+        }
         Some(("l", process)) => teller.presence.heard_of(process),
         Some(("w", _)) => {
             if let Some(answer) = teller.presence.answer() {

@@ -2,6 +2,7 @@
 
 use super::clock::Now;
 use super::events::Teller;
+use super::former::Former;
 use super::known::Memory;
 use super::notes::Notes;
 use super::options::{Sharding, Timing};
@@ -10,15 +11,16 @@ use super::shard::Shard;
 use crate::Rules;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
-    ResultLookup, Returned, Submit, TaskRef, Wait,
+    Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
+    Pieces, Position, ResultLookup, Returned, ShardView, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
-    ResultRecord, Shared, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey,
+    QueueStats, Refusal, ResultRecord, Shared, Store, Task, Time,
 };
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,10 +28,15 @@ use tokio::sync::watch;
 /// What all parts of the store share.
 pub struct Keeper {
     pub(super) me: Weak<Keeper>,
+    /// Tells this process from the others.
+    pub(super) name: String,
     pub(super) shards: Vec<Shard>,
+    /// Shards that share what has no queue: the same keys of the same server.
+    pub(super) keyspaces: Vec<Vec<usize>>,
+    /// For each call.
+    pub(super) timeout: Duration,
     pub(super) default_shard: usize,
     pub(super) sharding: Sharding,
-    pub(super) has_backends: bool,
     pub(super) rules: Rules,
     /// The delays of the policy, as scripts read them.
     pub(super) backoff_ranges: String,
@@ -43,8 +50,10 @@ pub struct Keeper {
     pub(super) is_closed: watch::Sender<bool>,
     /// Up to when everything due has acted, where the clock is moved by hand.
     pub(super) stepped_to: tokio::sync::Mutex<Time>,
-    pub(super) trouble: Mutex<Option<String>>,
+    /// Why a keyspace cannot be swept, by keyspace.
+    pub(super) trouble: Mutex<BTreeMap<usize, String>>,
     pub(super) rate_servers: Servers,
+    pub(super) former: Former,
 }
 
 impl Keeper {
@@ -88,27 +97,66 @@ impl Keeper {
         &self.shards[self.default_shard]
     }
 
-    pub fn noted_health(&self, failure: Option<Failure>) {
+    pub fn noted_health(&self, keyspace: usize, failure: Option<Failure>) {
         let reason = failure.map(|failure| failure.to_string());
         let mut trouble = self.trouble.lock().expect("no one panics holding the reason");
-        if let Some(reason) = reason.as_ref().filter(|reason| trouble.as_ref() != Some(reason)) {
+        if let Some(reason) = reason.as_ref().filter(|reason| trouble.get(&keyspace) != Some(reason)) {
             tracing::warn!(err = reason, "sweep failed");
         }
-        *trouble = reason;
+        match reason {
+            Some(reason) => trouble.insert(keyspace, reason),
+            None => trouble.remove(&keyspace),
+        };
     }
 
     fn health(&self) -> Health {
         if *self.is_closed.borrow() {
             return Health::Closed;
         }
-        match &*self.trouble.lock().expect("no one panics holding the reason") {
+        let troubles = self.troubles();
+        match troubles.first_key_value() {
             None => Health::Ready,
-            Some(reason) => Health::Unavailable(reason.clone()),
+            Some((_, reason)) if troubles.len() == self.keyspaces.len() => {
+                Health::Unavailable(reason.clone())
+            }
+            Some(_) => {
+                let shards = troubles.keys().flat_map(|keyspace| &self.keyspaces[*keyspace]);
+                Health::Degraded(shards.map(|shard| self.shards[*shard].name.to_string()).collect())
+            }
         }
     }
 
+    /// Why keyspaces do not serve: their server is away, or refuses. That replicas do not confirm is no reason:
+    /// reads and heartbeats go on.
+    fn troubles(&self) -> BTreeMap<usize, String> {
+        let mut troubles = self.trouble.lock().expect("no one panics holding the reason").clone();
+        troubles.retain(|_, reason| !reason.contains("replica"));
+        for (keyspace, shards) in self.keyspaces.iter().enumerate() {
+            match self.shards[shards[0]].server.gate.away() {
+                Some(reason) => drop(troubles.insert(keyspace, reason)),
+                // It is back; the next sweep will say so.
+                None => troubles.retain(|at, reason| *at != keyspace || is_refusal(reason)),
+            }
+        }
+        troubles
+    }
+
+    fn shard_views(&self) -> Vec<ShardView> {
+        let troubles = self.troubles();
+        let view = |(at, shard): (usize, &Shard)| ShardView {
+            name: shard.name.to_string(),
+            address: shard.server.reads.target().backend.address.clone(),
+            away: troubles.get(&self.keyspace_of(at)).cloned(),
+        };
+        self.shards.iter().enumerate().map(view).collect()
+    }
+
     fn close(&self) {
-        self.is_closed.send_replace(true);
+        if !self.is_closed.send_replace(true)
+            && let (Some(keeper), Ok(runtime)) = (self.me.upgrade(), tokio::runtime::Handle::try_current())
+        {
+            runtime.spawn(async move { keeper.release_sweeps().await });
+        }
         self.teller.claims.close();
         self.teller.watchers.tell_all();
     }
@@ -121,24 +169,34 @@ impl Keeper {
     pub fn current_shard(&self, queue: &QueueKey) -> usize {
         let name = self.sharding.tenant_overrides.get(&*queue.tenant);
         let name = name.or_else(|| self.sharding.command_mappings.get(&*queue.command));
-        name.map_or(self.default_shard, |name| self.shard_index(name))
+        match name {
+            Some(name) => self.shard_index(name),
+            None if self.sharding.spread => self.spread_index(super::spread::shard_of(queue)),
+            None => self.default_shard,
+        }
     }
 
-    /// Everywhere tasks of a queue may be: its current shard, the default one, then the others.
+    /// Spread shards stand in their order behind all others.
+    pub fn spread_index(&self, spread: usize) -> usize {
+        self.shards.len() - super::spread::SPREAD_SHARDS + spread
+    }
+
+    /// Everywhere tasks of a queue may be: its former places, then where it lives now.
     pub fn queue_shards(&self, queue: &QueueKey) -> Vec<usize> {
-        let mut shards = vec![self.current_shard(queue)];
-        for shard in std::iter::once(self.default_shard).chain(0..self.shards.len()) {
-            if !shards.contains(&shard) {
-                shards.push(shard);
-            }
-        }
+        let mut shards = self.former.of(queue);
+        shards.push(self.current_shard(queue));
         shards
     }
 
-    /// Whether all shards keep what has no queue under the same keys of the same server.
-    pub fn is_shared(&self, shard: &Shard) -> bool {
-        !self.has_backends && shard.keys.of("") == "codeq:"
+    /// The keyspace of a shard.
+    pub fn keyspace_of(&self, shard: usize) -> usize {
+        self.keyspaces.iter().position(|shards| shards.contains(&shard)).unwrap_or(0)
     }
+}
+
+/// Whether a server is there and refuses: full, read-only, loading.
+fn is_refusal(reason: &str) -> bool {
+    super::writer::is_passing(reason)
 }
 
 /// The handle; the store is closed when it is dropped.
@@ -183,7 +241,7 @@ impl Store for KvrocksStore {
         self.run(|keeper| keeper.claim(claim))
     }
 
-    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<Beat>> {
         self.run(|keeper| keeper.heartbeat(beats))
     }
 
@@ -203,8 +261,8 @@ impl Store for KvrocksStore {
         self.run(|keeper| keeper.attempts(task))
     }
 
-    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
-        self.run(|keeper| keeper.cancel(tasks))
+    fn cancel(&self, cancels: Vec<Cancel>) -> Answer<Items<Task>> {
+        self.run(|keeper| keeper.cancel(cancels))
     }
 
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
@@ -253,6 +311,14 @@ impl Store for KvrocksStore {
 
     fn operations(&self) -> Answer<Vec<Operation>> {
         self.run(Keeper::operations)
+    }
+
+    fn put_audit(&self, entry: AuditEntry) -> Answer<()> {
+        self.run(|keeper| keeper.put_audit(entry))
+    }
+
+    fn audit(&self, page: AuditPage) -> Answer<Audited> {
+        self.run(|keeper| keeper.audit(page))
     }
 
     fn remove_operation(&self, id: u128) -> Answer<()> {
@@ -319,6 +385,10 @@ impl Store for KvrocksStore {
 
     fn health(&self) -> Health {
         self.keeper.health()
+    }
+
+    fn shards(&self) -> Vec<ShardView> {
+        self.keeper.shard_views()
     }
 
     fn shared(&self) -> Option<Arc<dyn Shared>> {

@@ -5,8 +5,8 @@ use super::record::instant;
 use super::reply::{found, list};
 use super::script::{Call, Script};
 use super::store::Keeper;
-use codeq_queue::subscription::{DeliveryMode, NewSubscription, Subscription, ttl};
-use codeq_queue::{Failure, QueueKey, Refusal, Time};
+use codeq_queue::subscription::{DeliveryMode, NewSubscription, Subscription, check_count, ttl};
+use codeq_queue::{Failure, QueueKey, Refusal, Time, limits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,9 +78,10 @@ impl Keeper {
             Ok(subscription) => subscription,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        match self.put_subscription(&subscription, Vec::new()).await? {
-            true => Ok(Ok(subscription)),
-            false => Err(Failure::Internal("a new subscription has a known id".into())),
+        match &*self.put_subscription(&subscription, Vec::new(), now).await? {
+            "OK" => Ok(Ok(subscription)),
+            "FULL" => Ok(Err(check_count(limits::SUBSCRIPTIONS).expect_err("as many as there may be"))),
+            _ => Err(Failure::Internal("a new subscription has a known id".into())),
         }
     }
 
@@ -89,21 +90,31 @@ impl Keeper {
         (u128::from(self.now.numbers(1)) << 64) | u128::from(rand::random::<u64>())
     }
 
-    async fn put_subscription(&self, subscription: &Subscription, read: Vec<u8>) -> Result<bool, Failure> {
+    async fn put_subscription(
+        &self,
+        subscription: &Subscription,
+        read: Vec<u8>,
+        now: Time,
+    ) -> Result<String, Failure> {
         let mut names = vec![self.home().keys.of("subs")];
-        names.extend(self.event_keys(subscription));
+        names.extend(self.index_keys(subscription));
         let call = Call::new(Script::SubscriptionPut, names)
             .arg(format!("{:032x}", subscription.id))
             .arg(read)
             .arg(text_of(subscription))
-            .arg(super::create::seconds(subscription.expires_at));
-        self.compare_and_set(call).await
+            .arg(super::create::seconds(subscription.expires_at))
+            .arg(super::create::seconds(now))
+            .arg(limits::SUBSCRIPTIONS.to_string());
+        self.change(call).await
     }
 
-    fn event_keys(&self, subscription: &Subscription) -> Vec<String> {
+    /// By event type, and last by tenant.
+    fn index_keys(&self, subscription: &Subscription) -> Vec<String> {
+        let keys = &self.home().keys;
         let events = subscription.event_types.iter();
         events
-            .map(|event| self.home().keys.subscriptions_of(&QueueKey::new(&subscription.tenant, event)))
+            .map(|event| keys.subscriptions_of(&QueueKey::new(&subscription.tenant, event)))
+            .chain([keys.subscriptions_of_tenant(&subscription.tenant)])
             .collect()
     }
 
@@ -120,7 +131,7 @@ impl Keeper {
             let living = parse(&text).filter(|found| found.tenant == tenant && found.expires_at > now);
             let Some(mut subscription) = living else { return Ok(Err(Refusal::SubscriptionNotFound)) };
             subscription.expires_at = now.plus(ttl(ttl_seconds));
-            if self.put_subscription(&subscription, text).await? {
+            if self.put_subscription(&subscription, text, now).await? == "OK" {
                 return Ok(Ok(subscription));
             }
         }
@@ -151,7 +162,7 @@ impl Keeper {
             let id = format!("{:032x}", subscription.id);
             let keys = &self.home().keys;
             let mut names = vec![keys.of("subs"), keys.last_told(subscription.id)];
-            names.extend(self.event_keys(&subscription));
+            names.extend(self.index_keys(&subscription));
             let call = Call::new(Script::SubscriptionRemove, names).arg(id).arg(text);
             removed += u64::from(self.compare_and_set(call).await?);
         }

@@ -1,7 +1,9 @@
 //! What time does: delays that are over, leases that have ended, retention.
 //!
-//! A claim acts on the queues it looks at; the sweep acts on all of them, now and then. Sweeps of several
-//! processes may overlap: every step is a script that looks before it acts.
+//! A claim acts on the queues it looks at. For the others one process at a time sweeps a keyspace: it asks
+//! `codeq:timers` for queues whose bound has passed, and acts on those. When it takes over, and every ten minutes,
+//! it walks through all queues and puts in order what other writers left. Overlapping sweeps are harmless: every
+//! step is a script that looks before it acts.
 
 use super::connection::{Command, Reply};
 use super::create::seconds;
@@ -12,7 +14,7 @@ use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::event::What;
 use codeq_queue::{AttemptOutcome, Event, Failure, QueueKey, State, TaskId, Time, limits};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,42 +23,28 @@ use std::time::{Duration, Instant};
 const SWEPT_TOGETHER: u32 = 24;
 /// How many times as long as such a round took the sweep rests after it.
 const RESTS: u32 = 2;
+/// Queues with something due that are asked for at once.
+const DUE_TOGETHER: usize = 500;
 /// Ids whose retention is looked at together.
 const REMOVED_TOGETHER: usize = 200;
-/// Queues that are tidied at once.
-const TIDIED_TOGETHER: usize = 64;
-/// Sweeps between two that look at everything from the beginning.
-const FULL_LOOK: u64 = 15;
+/// Queues that are walked through at once.
+const WALKED_TOGETHER: usize = 64;
+/// Between two walks through all queues of a keyspace.
+const WALK_INTERVAL: Duration = Duration::from_secs(600);
+/// Between two looks at the clocks of the servers.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long nobody else sweeps after the last sign of whoever does, at least.
+const SWEEPER_LIFE: Duration = Duration::from_secs(3);
 
 impl Keeper {
-    /// `spare`: how many to move when more than the limit are due and no one is short of ready ones.
-    fn promote_call(&self, shard: usize, queue: &QueueKey, now: Time, spare: u32) -> Call {
-        let shard = &self.shards[shard];
-        Call::new(Script::Promote, shard.keys.with_queue(queue))
-            .arg(shard.low(queue).0)
-            .number(now.millis())
-            .arg(now.to_utc())
-            .number(self.inspect_limit)
-            .number(self.inspect_limit.min(spare))
-            .number(self.now.numbers(self.inspect_limit.into()))
-    }
-
-    /// What a claim does first with a queue: everything that it may need, and no more than that.
-    pub fn timer_calls(&self, shard: usize, queue: &QueueKey, now: Time) -> [Call; 2] {
-        [self.promote_call(shard, queue, now, 0), self.repair_call(shard, queue, now)]
-    }
-
-    fn repair_call(&self, shard: usize, queue: &QueueKey, now: Time) -> Call {
-        let shard = &self.shards[shard];
+    /// What `due.lua` needs.
+    pub fn due_args(&self, call: Call, now: Time) -> Call {
         let ends = self.rules.dead_retention.map_or_else(|| "+inf".into(), |keep| seconds(now.plus(keep)));
         let seed: u32 = rand::random_range(1..0x7fff_ffff);
-        Call::new(Script::Repair, shard.keys.with_queue(queue))
-            .arg(shard.low(queue).1)
-            .number(now.millis())
+        call.number(now.millis())
             .arg(now.to_utc())
             .number(self.inspect_limit)
-            .number(self.now.numbers(self.inspect_limit.into()))
-            .arg(shard.keys.lease_prefix())
+            .number(self.now.numbers(2 * u64::from(self.inspect_limit)))
             .arg(self.lease_clock())
             .arg(self.backoff_ranges.as_str())
             .number(seed)
@@ -66,35 +54,57 @@ impl Keeper {
             .arg(format!("{:024x}", rand::random::<u128>() >> 32))
     }
 
-    /// Acts on everything that is due on every shard.
+    /// Acts on everything that is due, in every keyspace. One that fails does not keep the others from theirs.
     pub async fn sweep(&self, now: Time) -> Result<(), Failure> {
-        for shard in 0..self.shards.len() {
-            let queues = self.queues_on(shard, None).await?;
-            try_join_all(queues.iter().map(|queue| self.sweep_queue(shard, queue, now))).await?;
+        let swept = join_all(self.keyspaces.iter().map(|shards| self.sweep_keyspace(shards, now))).await;
+        swept.into_iter().collect()
+    }
+
+    /// The queues whose bound has passed, and a shard of the keyspace each belongs to.
+    async fn due_queues(&self, shards: &[usize], now: Time) -> Result<Vec<(usize, QueueKey)>, Failure> {
+        let at = &self.shards[shards[0]];
+        let range = Command::new("ZRANGEBYSCORE").arg(at.keys.of("timers")).args([
+            "-inf",
+            &now.millis().to_string(),
+            "LIMIT",
+            "0",
+            &DUE_TOGETHER.to_string(),
+        ]);
+        Ok(self.placed_queues(shards, strings(at.read_one(range).await?)))
+    }
+
+    /// Names of an index by the shards that they belong to; those of shards that nobody has configured are left.
+    pub fn placed_queues(&self, shards: &[usize], names: Vec<String>) -> Vec<(usize, QueueKey)> {
+        let place = |name: String| {
+            shards.iter().find_map(|shard| Some((*shard, self.shards[*shard].keys.parse_queue(&name)?)))
+        };
+        names.into_iter().filter_map(place).collect()
+    }
+
+    pub async fn sweep_keyspace(&self, shards: &[usize], now: Time) -> Result<(), Failure> {
+        loop {
+            let due = self.due_queues(shards, now).await?;
+            try_join_all(due.iter().map(|(shard, queue)| self.sweep_queue(*shard, queue, now))).await?;
+            if due.len() < DUE_TOGETHER {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Repeats until a round finds fewer than the limit, and rests in between: callers come first.
     async fn sweep_queue(&self, shard: usize, queue: &QueueKey, now: Time) -> Result<(), Failure> {
         loop {
             let begun = Instant::now();
-            let promote = self.promote_call(shard, queue, now, SWEPT_TOGETHER);
-            let calls = vec![promote, self.repair_call(shard, queue, now)];
-            let (keeper, queue) = (self.me(), queue.clone());
+            let call = Call::new(Script::Sweep, self.shards[shard].keys.with_queue(queue));
+            let call = self.due_args(call, now).number(SWEPT_TOGETHER);
+            let keeper = self.me();
             let settle = move |replies: Vec<Reply>| {
-                let (mut replies, mut events) = (replies.into_iter(), Vec::new());
-                let (promoted, repaired) = (replies.next(), replies.next());
-                let timers = Timers { shard, queue: &queue, now };
-                let looked = timers.settle(
-                    &keeper,
-                    promoted.unwrap_or(Reply::Nil),
-                    repaired.unwrap_or(Reply::Nil),
-                    &mut events,
-                )?;
+                let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+                let mut events = Vec::new();
+                let looked = Acted::parse(answer.next()).settle(&keeper, now, &mut events);
                 Ok((looked, events))
             };
-            let looked = self.shards[shard].writer.run(calls, settle).await?;
+            let looked = self.shards[shard].writer.run(vec![call], settle).await?;
             if looked < i64::from(self.inspect_limit) {
                 return Ok(());
             }
@@ -104,11 +114,14 @@ impl Keeper {
 
     /// Removes what is past its retention, and failed callbacks that were kept long enough.
     pub async fn retain(&self, now: Time) -> Result<(), Failure> {
-        for shard in 0..self.shards.len() {
-            while self.retain_on(shard, now).await? == REMOVED_TOGETHER {}
-            self.forget_deliveries(shard, now).await?;
-        }
-        Ok(())
+        let retained =
+            join_all(self.keyspaces.iter().map(|shards| self.retain_keyspace(shards[0], now))).await;
+        retained.into_iter().collect()
+    }
+
+    async fn retain_keyspace(&self, shard: usize, now: Time) -> Result<(), Failure> {
+        while self.retain_on(shard, now).await? == REMOVED_TOGETHER {}
+        self.forget_deliveries(shard, now).await
     }
 
     async fn retain_on(&self, shard: usize, now: Time) -> Result<usize, Failure> {
@@ -162,40 +175,44 @@ impl Keeper {
         self.shards[shard].writer.run(vec![call], settle).await
     }
 
-    /// Looks at running tasks without a lease entry or a lease key, which only foreign writers or a lost key
-    /// leave, and forgets queues that hold nothing.
-    pub async fn tidy(&self, now: Time) -> Result<(), Failure> {
-        for shard in 0..self.shards.len() {
-            for part in self.queues_on(shard, None).await?.chunks(TIDIED_TOGETHER) {
-                try_join_all(part.iter().map(|queue| self.tidy_queue(shard, queue, now))).await?;
-            }
+    /// Walks through all queues of a keyspace: writes bounds that are missing, finds a place for running tasks
+    /// without a lease entry or a lease key, which only foreign writers or a lost key leave, and forgets queues
+    /// that hold nothing.
+    pub async fn walk(&self, shards: &[usize], now: Time) -> Result<(), Failure> {
+        let at = &self.shards[shards[0]];
+        let members = strings(at.read_one(Command::new("SMEMBERS").arg(at.keys.of("queues"))).await?);
+        for part in self.placed_queues(shards, members).chunks(WALKED_TOGETHER) {
+            try_join_all(part.iter().map(|(shard, queue)| self.walk_queue(*shard, queue, now))).await?;
         }
         Ok(())
     }
 
-    async fn tidy_queue(&self, shard: usize, queue: &QueueKey, now: Time) -> Result<(), Failure> {
+    async fn walk_queue(&self, shard: usize, queue: &QueueKey, now: Time) -> Result<(), Failure> {
         let at = &self.shards[shard];
         let names = at.keys.queue(queue);
-        let cursor = self.notes.cursor(shard, queue);
-        let scan = Command::new("SSCAN").arg(names[10].as_str()).args([
-            cursor.as_str(),
-            "COUNT",
-            &self.inspect_limit.to_string(),
-        ]);
-        let mut answer = list(at.read_one(scan).await?).into_iter();
-        let next = string(answer.next().unwrap_or(Reply::Nil));
-        let ids = strings(answer.next().unwrap_or(Reply::Nil));
-        self.notes.scanned(shard, queue, next);
-        let stray = self.stray(shard, &names[11], &ids).await?;
-        let mut calls: Vec<Call> = stray.iter().map(|id| self.adopt_call(shard, queue, id, now)).collect();
-        if ids.is_empty() {
-            let call = Call::new(Script::QueueDrop, at.keys.with_queue(queue));
-            calls.push(call.arg(at.keys.queue_name(queue)));
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = Command::new("SSCAN").arg(names[10].as_str()).args([
+                cursor.as_str(),
+                "COUNT",
+                &self.inspect_limit.to_string(),
+            ]);
+            let mut answer = list(at.read_one(scan).await?).into_iter();
+            cursor = string(answer.next().unwrap_or(Reply::Nil));
+            let ids = strings(answer.next().unwrap_or(Reply::Nil));
+            let stray = self.stray(shard, &names[11], &ids).await?;
+            let calls: Vec<Call> = stray.iter().map(|id| self.adopt_call(shard, queue, id, now)).collect();
+            if !calls.is_empty() {
+                at.writer.run(calls, |_| Ok(((), Vec::new()))).await?;
+            }
+            if cursor == "0" {
+                break;
+            }
         }
-        if calls.is_empty() {
-            return Ok(());
-        }
-        at.writer.run(calls, |_| Ok(((), Vec::new()))).await
+        let walk = self.due_args(Call::new(Script::Walk, at.keys.with_queue(queue)), now);
+        let walk = walk.arg(&*queue.tenant).number(self.inspect_limit);
+        let drop = Call::new(Script::QueueDrop, at.keys.with_queue(queue)).arg(&*queue.tenant);
+        at.writer.run(vec![walk, drop], |_| Ok(((), Vec::new()))).await
     }
 
     /// Of the ids in the set of running tasks, those without a lease entry or without a lease key.
@@ -224,78 +241,153 @@ impl Keeper {
             .arg(id)
             .number(now.millis())
             .arg(now.to_utc())
-            .arg(keys.lease_prefix())
             .number(self.now.numbers(1))
     }
 
-    /// Sweeps for ever, at the pace of the options.
-    pub async fn keep_sweeping(self: Arc<Self>, interval: Duration) {
+    /// Sweeps one keyspace for ever, at the pace of the options, while nobody else does.
+    pub async fn keep_sweeping(self: Arc<Self>, keyspace: usize, interval: Duration) {
         let mut round = tokio::time::interval(interval);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut rounds, mut retained) = (0u64, Time::ZERO);
+        let mut turn = Turn::default();
         loop {
             round.tick().await;
-            let now = self.now.get();
-            rounds += 1;
-            if rounds.is_multiple_of(FULL_LOOK) {
-                self.shards.iter().for_each(|shard| shard.forget_lows());
+            let swept = self.take_turn(&self.keyspaces[keyspace], interval, &mut turn).await;
+            self.noted_health(keyspace, swept.err());
+        }
+    }
+
+    async fn take_turn(&self, shards: &[usize], interval: Duration, turn: &mut Turn) -> Result<(), Failure> {
+        let was_ours = std::mem::take(&mut turn.is_ours);
+        if !self.holds_sweep(shards[0], interval).await? {
+            return Ok(());
+        }
+        turn.is_ours = true;
+        let now = self.now.get();
+        self.sweep_keyspace(shards, now).await?;
+        if !was_ours || turn.walked.is_none_or(|at| at.elapsed() >= WALK_INTERVAL) {
+            self.walk(shards, now).await?;
+            turn.walked = Some(Instant::now());
+        }
+        if turn.retained.is_none_or(|at| now.since(at) >= self.rules.cleanup_interval) {
+            self.retain_keyspace(shards[0], now).await?;
+            turn.retained = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Whether this process is the one that sweeps: it was, or nobody has for a while.
+    async fn holds_sweep(&self, shard: usize, interval: Duration) -> Result<bool, Failure> {
+        let at = &self.shards[shard];
+        let key = at.keys.of("sweeper");
+        let life = SWEEPER_LIFE.max(interval * 3 / 2).as_millis().to_string();
+        let take = Command::new("SET").arg(key.as_str()).arg(self.name.as_str()).args(["NX", "PX", &life]);
+        let replies = at.read(&[take, Command::new("GET").arg(key.as_str())]).await?;
+        let is_ours = replies.into_iter().nth(1).map(string).is_some_and(|holder| holder == self.name);
+        if is_ours {
+            at.read_one(Command::new("PEXPIRE").arg(key).arg(life)).await?;
+        }
+        Ok(is_ours)
+    }
+
+    /// Writes the bounds of all queues and names those of each tenant, where an older version has not.
+    pub async fn index_queues(&self, keyspace: usize) -> Result<(), Failure> {
+        let shards = &self.keyspaces[keyspace];
+        let at = &self.shards[shards[0]];
+        let layout = at.keys.of("layout");
+        let get = Command::new("HGET").arg(layout.as_str()).arg("timers");
+        if at.read_one(get).await? == Reply::Nil {
+            self.walk(shards, self.now.get()).await?;
+            at.read_one(Command::new("HSET").arg(layout).arg("timers").arg("1")).await?;
+        }
+        Ok(())
+    }
+
+    /// Measures the clocks of the servers; that of the default shard is the one that counts.
+    pub async fn tell_time(&self) {
+        let clock = self.now.clock().clone();
+        if !clock.flows() {
+            return;
+        }
+        join_all(self.keyspaces.iter().map(|shards| self.shards[shards[0]].server.measure(clock.as_ref())))
+            .await;
+        if let Some(offset) = self.home().server.offset() {
+            self.now.follow(offset);
+        }
+    }
+
+    pub async fn keep_time(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(CLOCK_INTERVAL).await;
+            self.tell_time().await;
+        }
+    }
+
+    /// Lets another process sweep at once.
+    pub async fn release_sweeps(&self) {
+        for shards in &self.keyspaces {
+            let at = &self.shards[shards[0]];
+            let key = at.keys.of("sweeper");
+            let holder = at.read_one(Command::new("GET").arg(key.as_str())).await;
+            if holder.is_ok_and(|holder| string(holder) == self.name) {
+                let _ = at.read_one(Command::new("DEL").arg(key)).await;
             }
-            let mut swept = self.sweep(now).await;
-            if swept.is_ok() {
-                swept = self.tidy(now).await;
-            }
-            if swept.is_ok() && now.since(retained) >= self.rules.cleanup_interval {
-                swept = self.retain(now).await;
-                retained = now;
-            }
-            self.noted_health(swept.err());
         }
     }
 }
 
-/// Reads the replies of promote and repair on one queue.
-pub struct Timers<'a> {
-    pub shard: usize,
-    pub queue: &'a QueueKey,
-    pub now: Time,
+/// What a process remembers of the keyspace it sweeps.
+#[derive(Default)]
+struct Turn {
+    is_ours: bool,
+    walked: Option<Instant>,
+    retained: Option<Time>,
 }
 
-impl Timers<'_> {
-    /// Gives the larger number of ids that one of the two looked at.
-    pub fn settle(
-        &self,
-        keeper: &Keeper,
-        promoted: Reply,
-        repaired: Reply,
-        events: &mut Vec<Event>,
-    ) -> Result<i64, Failure> {
-        let (mut promoted, mut repaired) = (Answered::of(promoted)?, Answered::of(repaired)?);
-        let (moved, ended) = (promoted.list(), repaired.list());
-        let looked = promoted.int().max(repaired.int());
-        let (before_promotion, before_repair) = (promoted.int(), repaired.int());
-        let mut is_empty = before_promotion == 0;
-        for text in moved {
-            let Some(told) = Told::parse(&super::reply::text(text)) else { continue };
-            events.push(told.event(self.now, What::Promoted, std::mem::take(&mut is_empty)));
+/// What a script did to one queue because it was time.
+pub struct Acted {
+    moved: Vec<Reply>,
+    ready_before_moves: i64,
+    ended: Vec<Reply>,
+    ready_before_ends: i64,
+    looked: i64,
+}
+
+impl Acted {
+    pub fn parse(reply: Reply) -> Acted {
+        let mut parts = list(reply).into_iter();
+        let mut next = || parts.next().unwrap_or(Reply::Nil);
+        Acted {
+            moved: list(next()),
+            ready_before_moves: int(&next()),
+            ended: list(next()),
+            ready_before_ends: int(&next()),
+            looked: int(&next()),
         }
-        let mut is_empty = before_repair == 0;
-        for pair in ended {
+    }
+
+    /// Tells what happened. Gives how many ids were looked at.
+    pub fn settle(self, keeper: &Keeper, now: Time, events: &mut Vec<Event>) -> i64 {
+        let mut is_empty = self.ready_before_moves == 0;
+        for reply in self.moved {
+            let Some(told) = Told::parse(&text(reply)) else { continue };
+            events.push(told.event(now, What::Promoted, std::mem::take(&mut is_empty)));
+        }
+        let mut is_empty = self.ready_before_ends == 0;
+        for pair in self.ended {
             let mut pair = list(pair).into_iter();
             let told = Told::parse(&pair.next().map(text).unwrap_or_default());
             let place = string(pair.next().unwrap_or(Reply::Nil));
-            events.extend(told.map(|told| self.expired(keeper, &told, &place, &mut is_empty)));
+            events.extend(told.map(|told| expired(keeper, &told, &place, now, &mut is_empty)));
         }
-        let scores = (string(promoted.next()), string(repaired.next()));
-        keeper.shards[self.shard].consumed(self.queue, &scores.0, &scores.1);
-        Ok(looked)
+        self.looked
     }
+}
 
-    fn expired(&self, keeper: &Keeper, told: &Told, place: &str, is_empty: &mut bool) -> Event {
-        let (outcome, error) = (AttemptOutcome::LeaseExpired, Some("LEASE_EXPIRED".into()));
-        match place {
-            "DLQ_SET" => told.ended(self.now, State::Dead, Some(outcome), error, keeper.rules.callbacks),
-            "PENDING_LIST" => told.returned(self.now, outcome, error, std::mem::take(is_empty)),
-            _ => told.returned(self.now, outcome, error, false),
-        }
+fn expired(keeper: &Keeper, told: &Told, place: &str, now: Time, is_empty: &mut bool) -> Event {
+    let (outcome, error) = (AttemptOutcome::LeaseExpired, Some("LEASE_EXPIRED".into()));
+    match place {
+        "DLQ_SET" => told.ended(now, State::Dead, Some(outcome), error, keeper.rules.callbacks),
+        "PENDING_LIST" => told.returned(now, outcome, error, std::mem::take(is_empty)),
+        _ => told.returned(now, outcome, error, false),
     }
 }

@@ -141,9 +141,14 @@ impl Keeper {
 
     /// Whether a script on the default shard found what it compares with.
     pub async fn compare_and_set(&self, call: Call) -> Result<bool, Failure> {
+        Ok(self.change(call).await? == "OK")
+    }
+
+    /// The word that a script answers with.
+    pub async fn change(&self, call: Call) -> Result<String, Failure> {
         let settle = |replies: Vec<Reply>| {
             let answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
-            Ok((answer.word == "OK", Vec::new()))
+            Ok((answer.word.to_string(), Vec::new()))
         };
         self.home().writer.run(vec![call], settle).await
     }

@@ -1,8 +1,8 @@
 //! Those who wait: claims for work, producers for results.
 //!
 //! Waiting claims stand in one line in the order of their arrival. A task of its own serves the line: when a
-//! queue has got work, or a second has passed, it claims on behalf of the first who wants it, and goes on
-//! behind him as long as there is something. Of those who want the same, one empty answer speaks for all.
+//! queue has got work, one script lends to as many of those who want it as there are tasks, in their order. Once a
+//! second, and at the end of a wait, one read per server tells for which of the others there may be something.
 
 use codeq_queue::store::{Claim, Wait};
 use codeq_queue::{Commands, Failure, QueueKey, Task, TaskId, Time};
@@ -15,6 +15,9 @@ use tokio::sync::{Notify, oneshot};
 
 /// Everyone looks again after this long, whatever was heard.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Claims served by the first script for a queue that has got work, and by the following ones.
+const FIRST_SERVED: usize = 16;
+const THEN_SERVED: usize = 128;
 
 type Answer = oneshot::Sender<Result<Vec<Task>, Failure>>;
 
@@ -23,6 +26,19 @@ struct Waiter {
     answer: Answer,
     /// Has not been tried yet.
     is_new: bool,
+    /// Its time is up; it is looked after once more.
+    is_last: bool,
+}
+
+/// Those who want the same.
+struct Wish {
+    tenant: Arc<str>,
+    commands: Option<Arc<[Arc<str>]>>,
+    places: Vec<u64>,
+    /// Somebody is new, or something was heard.
+    is_new: bool,
+    is_rung: bool,
+    is_last: bool,
 }
 
 #[derive(Default)]
@@ -31,6 +47,8 @@ struct Line {
     waiters: BTreeMap<u64, Waiter>,
     rung: HashSet<QueueKey>,
     is_all_rung: bool,
+    /// A second has passed.
+    is_look_due: bool,
     is_closed: bool,
 }
 
@@ -42,7 +60,10 @@ pub struct Claims {
 
 /// What the line needs of the store.
 pub trait Counter: Send + Sync {
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Task>, Failure>>;
+    /// Serves claims that want the same, in their order.
+    fn claim(&self, claims: Vec<Claim>) -> BoxFuture<'_, Result<Vec<Vec<Task>>, Failure>>;
+    /// Those of the queues that may have something for a claim.
+    fn glance(&self, queues: Vec<QueueKey>) -> BoxFuture<'_, Vec<QueueKey>>;
     /// Takes back what was lent to someone who has gone.
     fn take_back(&self, claim: Claim, tasks: Vec<Task>) -> BoxFuture<'_, ()>;
     fn now(&self) -> Time;
@@ -66,7 +87,7 @@ impl Claims {
             }
             let at = line.next;
             line.next += 1;
-            line.waiters.insert(at, Waiter { claim, answer, is_new: true });
+            line.waiters.insert(at, Waiter { claim, answer, is_new: true, is_last: false });
         }
         self.bell.notify_one();
         waiting
@@ -101,18 +122,41 @@ impl Claims {
 
     /// Serves the line until it is closed.
     pub async fn serve(&self, counter: Arc<dyn Counter>) {
+        let mut looked = tokio::time::Instant::now();
         loop {
             let pause = self.pause(counter.as_ref());
-            if tokio::time::timeout(pause, self.bell.notified()).await.is_err() {
-                self.line().is_all_rung = true;
-            }
+            let _ = tokio::time::timeout(pause, self.bell.notified()).await;
             if self.line().is_closed {
                 return;
             }
-            self.dismiss(counter.now());
-            let wishes = self.wishes();
-            join_all(wishes.into_iter().map(|places| self.serve_wish(counter.as_ref(), places))).await;
+            if looked.elapsed() >= LOOK_AGAIN {
+                self.line().is_look_due = true;
+                looked = tokio::time::Instant::now();
+            }
+            self.mark_last(counter.now());
+            let (called, idle) = self.wishes();
+            let looked_for = self.serve_idle(counter.as_ref(), idle);
+            let served = join_all(called.iter().map(|wish| self.serve_wish(counter.as_ref(), wish)));
+            tokio::join!(looked_for, served);
+            self.dismiss();
         }
+    }
+
+    /// Serves those of whom nothing was heard, if there may be something for them all the same.
+    async fn serve_idle(&self, counter: &dyn Counter, idle: Vec<Wish>) {
+        let named = |wish: &Wish| {
+            let commands = wish.commands.clone().unwrap_or_default();
+            let tenant = wish.tenant.clone();
+            commands.iter().map(|command| QueueKey::new(&tenant, command)).collect::<Vec<_>>()
+        };
+        let queues: HashSet<QueueKey> = idle.iter().flat_map(named).collect();
+        let found: HashSet<QueueKey> = match queues.is_empty() {
+            true => HashSet::new(),
+            false => counter.glance(queues.into_iter().collect()).await.into_iter().collect(),
+        };
+        let is_worth_it =
+            |wish: &&Wish| wish.commands.is_none() || named(wish).iter().any(|queue| found.contains(queue));
+        join_all(idle.iter().filter(is_worth_it).map(|wish| self.serve_wish(counter, wish))).await;
     }
 
     /// Until the next instant at which someone gives up, or has to look again.
@@ -132,13 +176,18 @@ impl Claims {
         ends.min().unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
     }
 
-    /// Lets those go who have waited long enough, or have gone already. Whoever is new is tried once.
-    fn dismiss(&self, now: Time) {
+    /// Whoever's time is up is looked after once more: something may have fallen due meanwhile.
+    fn mark_last(&self, now: Time) {
         let mut line = self.line();
-        let is_over = |waiter: &Waiter| {
-            let has_ended = matches!(waiter.claim.wait, Wait::Until(end) if end <= now);
-            waiter.answer.is_closed() || (has_ended && !waiter.is_new)
-        };
+        for waiter in line.waiters.values_mut() {
+            waiter.is_last = matches!(waiter.claim.wait, Wait::Until(end) if end <= now);
+        }
+    }
+
+    /// Lets those go who were looked after for the last time, or have gone already.
+    fn dismiss(&self) {
+        let mut line = self.line();
+        let is_over = |waiter: &Waiter| waiter.answer.is_closed() || waiter.is_last;
         let over: Vec<u64> = line.waiters.iter().filter(|(_, w)| is_over(w)).map(|(at, _)| *at).collect();
         for at in over {
             if let Some(waiter) = line.waiters.remove(&at) {
@@ -147,59 +196,93 @@ impl Claims {
         }
     }
 
-    /// The places of those who are to be tried: those who want the same together, in the order of the first.
-    /// Whoever is new stands behind all who want the same, so they are tried before him.
-    fn wishes(&self) -> Vec<Vec<u64>> {
+    /// Those who are to be served: those who want the same together, in the order of the first. Whoever is new
+    /// stands behind all who want the same, so they are served before him. Then those whom nothing calls, if it is
+    /// time to look after them.
+    fn wishes(&self) -> (Vec<Wish>, Vec<Wish>) {
         let mut line = self.line();
         let (rung, is_all_rung) = (std::mem::take(&mut line.rung), std::mem::take(&mut line.is_all_rung));
+        let is_look_due = std::mem::take(&mut line.is_look_due);
         let mut known = HashMap::new();
-        let mut wishes: Vec<(bool, Vec<u64>)> = Vec::new();
+        let mut wishes: Vec<Wish> = Vec::new();
         for (at, waiter) in &mut line.waiters {
-            let is_new = std::mem::take(&mut waiter.is_new);
-            let is_called = is_new || is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue));
             let commands = match &waiter.claim.commands {
                 Commands::Any => None,
-                Commands::These(commands) => Some(commands.clone()),
+                Commands::These(commands) => Some(Arc::<[Arc<str>]>::from(commands.to_vec())),
             };
-            let wish = *known.entry((waiter.claim.tenant.clone(), commands)).or_insert_with(|| {
-                wishes.push((false, Vec::new()));
+            let tenant = waiter.claim.tenant.clone();
+            let place = *known.entry((tenant.clone(), commands.clone())).or_insert_with(|| {
+                let places = Vec::new();
+                wishes.push(Wish { tenant, commands, places, is_new: false, is_rung: false, is_last: false });
                 wishes.len() - 1
             });
-            wishes[wish].0 |= is_called;
-            wishes[wish].1.push(*at);
+            let wish = &mut wishes[place];
+            wish.is_new |= std::mem::take(&mut waiter.is_new);
+            wish.is_rung |= is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue));
+            wish.is_last |= waiter.is_last;
+            wish.places.push(*at);
         }
-        wishes.into_iter().filter(|(is_called, _)| *is_called).map(|(_, places)| places).collect()
+        let (called, idle): (Vec<Wish>, Vec<Wish>) =
+            wishes.into_iter().partition(|wish| wish.is_new || wish.is_rung);
+        (called, idle.into_iter().filter(|wish| is_look_due || wish.is_last).collect())
     }
 
-    /// Serves one after the other until one comes away empty. Not several at once: a task that comes between
-    /// two of their claims would go to the later one.
-    async fn serve_wish(&self, counter: &dyn Counter, places: Vec<u64>) {
-        for at in places {
-            if !self.serve_one(counter, at).await {
+    /// Serves them in their order until one comes away empty.
+    async fn serve_wish(&self, counter: &dyn Counter, wish: &Wish) {
+        // Where nothing was heard there is mostly nothing: one empty answer speaks for all.
+        let (mut most, mut places) = (if wish.is_rung { FIRST_SERVED } else { 1 }, wish.places.as_slice());
+        while !places.is_empty() {
+            let (part, rest) = places.split_at(places.len().min(most));
+            if !self.serve_some(counter, part).await {
                 return;
             }
+            (places, most) = (rest, (most * 8).min(THEN_SERVED));
         }
     }
 
-    /// False if there was nothing for him.
-    async fn serve_one(&self, counter: &dyn Counter, at: u64) -> bool {
-        let claim = match self.line().waiters.get(&at) {
-            Some(waiter) if !waiter.answer.is_closed() => waiter.claim.clone(),
-            _ => return true,
+    /// False if there was nothing for the last of them.
+    async fn serve_some(&self, counter: &dyn Counter, places: &[u64]) -> bool {
+        let standing: Vec<(u64, Claim)> = {
+            let line = self.line();
+            let present = |at: &u64| {
+                let waiter = line.waiters.get(at).filter(|waiter| !waiter.answer.is_closed())?;
+                Some((*at, waiter.claim.clone()))
+            };
+            places.iter().filter_map(present).collect()
         };
-        let taken = counter.claim(claim.clone()).await;
-        if matches!(&taken, Ok(tasks) if tasks.is_empty()) {
-            return false;
+        if standing.is_empty() {
+            return true;
         }
+        let taken = counter.claim(standing.iter().map(|(_, claim)| claim.clone()).collect()).await;
+        let shares = match taken {
+            Ok(shares) => shares.into_iter().map(Ok).collect(),
+            Err(failure) => vec![Err(failure); standing.len()],
+        };
+        let mut is_last_served = false;
+        for ((at, claim), share) in standing.into_iter().zip(shares) {
+            is_last_served = !matches!(&share, Ok(tasks) if tasks.is_empty());
+            if is_last_served {
+                self.hand_out(counter, at, claim, share).await;
+            }
+        }
+        is_last_served
+    }
+
+    async fn hand_out(
+        &self,
+        counter: &dyn Counter,
+        at: u64,
+        claim: Claim,
+        share: Result<Vec<Task>, Failure>,
+    ) {
         let waiter = self.line().waiters.remove(&at);
         let unheard = match waiter {
-            Some(waiter) => waiter.answer.send(taken).err(),
-            None => Some(taken),
+            Some(waiter) => waiter.answer.send(share).err(),
+            None => Some(share),
         };
         if let Some(Ok(tasks)) = unheard {
             counter.take_back(claim, tasks).await;
         }
-        true
     }
 }
 

@@ -1,7 +1,6 @@
 //! Moving tasks between two shards that are only segments of the same keys. Nothing is copied: one script takes
-//! an id out of one queue, puts it into the other and names the new shard in the record.
+//! ids out of one queue, puts them into the other and names the new shard in their records.
 
-use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::relocate::{Part, Road};
 use super::reply::{Answered, string};
@@ -9,8 +8,6 @@ use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::{Failure, QueueKey};
 
-/// How often a batch is tried whose tasks are changed meanwhile.
-const TRIES: usize = 16;
 /// How long a mark stays at most, in milliseconds.
 const MARK_MS: &str = "10000";
 
@@ -30,48 +27,22 @@ impl Keeper {
         Ok(seen == mark)
     }
 
-    /// Moves these ids, in their order. Tasks are not worked on meanwhile, but an operator may touch one.
-    pub async fn shift(
-        &self,
-        road: Road,
-        queue: &QueueKey,
-        part: Part,
-        ids: &[String],
-    ) -> Result<(), Failure> {
-        let mut left = ids.to_vec();
-        for _ in 0..TRIES {
-            let texts = self.records_on(road.from, &left).await?;
-            let shifts = left.iter().zip(texts);
-            let items = shifts.map(|(id, text)| self.shift_item(road, queue, part, id, text));
-            let moved = self.run_batch(items.collect::<Vec<_>>()).await?;
-            left = left.into_iter().zip(moved).filter(|(_, moved)| !moved).map(|(id, _)| id).collect();
-            if left.is_empty() {
-                return Ok(());
-            }
-        }
-        Err(Failure::unavailable("the tasks are being changed by others"))
-    }
-
-    fn shift_item(
-        &self,
-        road: Road,
-        queue: &QueueKey,
-        part: Part,
-        id: &str,
-        text: Option<Vec<u8>>,
-    ) -> Item<bool> {
+    /// Moves the oldest ids of a place, in their order. Gives how many there were.
+    pub async fn shift(&self, road: Road, queue: &QueueKey, part: Part) -> Result<u64, Failure> {
         let (from, to) = (&self.shards[road.from], &self.shards[road.to]);
-        let text = text.unwrap_or_default();
         let mut names = from.keys.with_queue(queue);
-        names.extend(to.keys.queue(queue));
+        names.push(to.keys.base(queue));
         let call = Call::new(Script::Shift, names)
-            .arg(id)
             .arg(part.word())
             .number(part.priority())
-            .arg(text.clone())
-            .arg(on_shard(&text, &to.name))
-            .arg(to.keys.queue_name(queue));
-        Item::ask(road.from, call, |reply: Reply| Ok((Answered::of(reply)?.word == "OK", Vec::new())))
+            .number(road.batch)
+            .arg(&*to.name)
+            .arg(&*queue.tenant);
+        let settle = |replies: Vec<Reply>| {
+            let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+            Ok((u64::try_from(answer.int()).unwrap_or(0), Vec::new()))
+        };
+        from.writer.run(vec![call], settle).await
     }
 }
 

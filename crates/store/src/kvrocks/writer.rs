@@ -5,14 +5,19 @@
 //! While one group is on its way the next gathers, so there is no timer to tune.
 //!
 //! Promise: when an operation is settled with replies, the server has executed all of its calls, in order and
-//! with nothing of this connection in between. What became durable together is told together and in order.
+//! with nothing of this connection in between, and as many replicas as wanted have them (see [`replication`]).
+//! What became durable together is told together and in order.
+//!
+//! [`replication`]: super::replication
 
-use super::connection::{Command, Connection, Reply, Trouble};
+use super::connection::{Command, Connection, Held, Reply, Trouble};
+use super::replication::{Replication, UNCONFIRMED};
 use super::script::{Call, Names};
 use codeq_queue::{Event, Failure};
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Calls in one group, unless a single operation has more.
@@ -23,16 +28,23 @@ const GROUP_BYTES: usize = 512 << 10;
 const FLIGHTS: usize = 2;
 /// Batches of operations that wait; who comes then waits for room.
 const WAITING: usize = 1024;
-/// Repetitions of what a server did not execute because it did not know a script, or moved a slot.
-const REPEATS: usize = 3;
+/// How long is repeated what a server did not execute: because it did not know a script, moved a slot, is no master
+/// any more, or loads.
+const REPEATED_FOR: Duration = Duration::from_secs(1);
+const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
 pub type Tell = Arc<dyn Fn(Vec<Event>) + Send + Sync>;
 type Settle = Box<dyn FnOnce(Result<Vec<Reply>, Failure>) -> Vec<Event> + Send>;
+type Undo = Box<dyn FnOnce(Vec<Reply>) + Send>;
 
 /// Calls that belong together, and what is made of their replies.
 pub struct Operation {
     calls: Vec<Call>,
     settle: Settle,
+    /// Whether it counts only when replicas have it.
+    waits: bool,
+    /// Takes back what was done but not confirmed.
+    undo: Option<Undo>,
 }
 
 impl Operation {
@@ -52,7 +64,16 @@ impl Operation {
                 Vec::new()
             }
         });
-        (Operation { calls, settle }, answer)
+        (Operation { calls, settle, waits: true, undo: None }, answer)
+    }
+
+    /// Good enough when the master has it: what a failover takes of it does no harm.
+    pub fn without_waiting(self) -> Operation {
+        Operation { waits: false, ..self }
+    }
+
+    pub fn or_undo(self, undo: impl FnOnce(Vec<Reply>) + Send + 'static) -> Operation {
+        Operation { undo: Some(Box::new(undo)), ..self }
     }
 }
 
@@ -67,11 +88,12 @@ impl Writer {
     pub fn start(
         connection: Arc<Connection>,
         names: Arc<RwLock<Names>>,
-        wait_replicas: u32,
+        replication: Option<Arc<Replication>>,
         tell: Tell,
     ) -> Writer {
         let (operations, waiting) = mpsc::channel(WAITING);
-        let sender = Arc::new(Sender { connection, names, wait_replicas, tell });
+        let departed = watch::channel(0).0;
+        let sender = Arc::new(Sender { connection, names, replication, tell, departed });
         tokio::spawn(sender.run(waiting));
         Writer { operations }
     }
@@ -95,19 +117,21 @@ impl Writer {
 struct Sender {
     connection: Arc<Connection>,
     names: Arc<RwLock<Names>>,
-    wait_replicas: u32,
+    replication: Option<Arc<Replication>>,
     tell: Tell,
+    /// How many groups have departed: each waits for those before it.
+    departed: watch::Sender<u64>,
 }
 
 impl Sender {
     async fn run(self: Arc<Self>, mut waiting: mpsc::Receiver<Vec<Operation>>) {
-        let mut gathered = VecDeque::new();
+        let (mut gathered, mut number) = (VecDeque::new(), 0);
         let mut flights: VecDeque<JoinHandle<Group>> = VecDeque::new();
         loop {
             while let Some(more) = (gathered.len() < GROUP_CALLS).then(|| waiting.try_recv().ok()).flatten() {
                 gathered.extend(more);
             }
-            self.depart(&mut gathered, &mut flights);
+            self.depart(&mut gathered, &mut flights, &mut number);
             let Some(first) = flights.front_mut() else {
                 let Some(more) = waiting.recv().await else { return };
                 gathered.extend(more);
@@ -116,7 +140,7 @@ impl Sender {
             tokio::select! {
                 landed = first => {
                     flights.pop_front();
-                    self.depart(&mut gathered, &mut flights);
+                    self.depart(&mut gathered, &mut flights, &mut number);
                     // Whoever waits for a flight that broke down is told that the store is closed.
                     landed.map(|group| self.settle(group)).unwrap_or_default();
                 }
@@ -130,29 +154,68 @@ impl Sender {
         self: &Arc<Self>,
         gathered: &mut VecDeque<Operation>,
         flights: &mut VecDeque<JoinHandle<Group>>,
+        number: &mut u64,
     ) {
         while !gathered.is_empty()
             && (flights.is_empty() || (flights.len() < FLIGHTS && fills_a_group(gathered)))
         {
-            flights.push_back(tokio::spawn(self.clone().fly(group(gathered))));
+            flights.push_back(tokio::spawn(self.clone().fly(group(gathered), *number)));
+            *number += 1;
         }
     }
 
-    async fn fly(self: Arc<Self>, operations: Vec<Operation>) -> Group {
-        let calls: Vec<&Call> = operations.iter().flat_map(|operation| &operation.calls).collect();
-        let replies = self.execute(&calls).await;
-        drop(calls);
-        Group { operations, replies }
+    async fn fly(self: Arc<Self>, operations: Vec<Operation>, number: u64) -> Group {
+        let departure = Departure { sender: &self, number };
+        let _ = self.departed.subscribe().wait_for(|departed| *departed >= number).await;
+        let mut group =
+            Group { operations, replies: Ok(Vec::new()), is_unconfirmed: false, events: Vec::new() };
+        if self.replication.as_ref().is_some_and(|replication| replication.is_degraded()) {
+            group.refuse_waiting(self.replication.as_deref());
+        }
+        let waits = self.replication.is_some() && group.operations.iter().any(|operation| operation.waits);
+        let sent = Instant::now();
+        let executed = {
+            let calls: Vec<&Call> = group.operations.iter().flat_map(|operation| &operation.calls).collect();
+            self.execute(&calls, waits, &departure).await
+        };
+        match executed {
+            Err(failure) => group.replies = Err(failure),
+            Ok((replies, last)) => {
+                group.replies = Ok(replies);
+                if waits {
+                    group.settle_hasty();
+                    group.is_unconfirmed = !self.is_confirmed(last, sent).await;
+                }
+            }
+        }
+        group
+    }
+
+    /// Waits for replicas, and begins to probe the server if they have failed to confirm too often.
+    async fn is_confirmed(&self, last: Option<(Held, Reply)>, sent: Instant) -> bool {
+        let (Some(replication), Some((mut line, answer))) = (&self.replication, last) else { return true };
+        let is_confirmed = replication.confirm(&mut line, answer, sent).await;
+        if replication.note(is_confirmed) {
+            tokio::spawn(replication.clone().probe(self.connection.clone()));
+        }
+        is_confirmed
     }
 
     fn settle(&self, group: Group) {
-        let Group { operations, replies } = group;
+        let Group { operations, replies, is_unconfirmed, mut events } = group;
         let mut replies = replies.map(Vec::into_iter);
-        let mut events = Vec::new();
         for operation in operations {
             let share = match &mut replies {
                 Ok(replies) => checked(replies.by_ref().take(operation.calls.len()).collect()),
                 Err(failure) => Err(failure.clone()),
+            };
+            let share = match (share, operation.undo) {
+                (Ok(done), Some(undo)) if is_unconfirmed => {
+                    undo(done);
+                    Err(Failure::unknown(UNCONFIRMED))
+                }
+                (Ok(_), None) if is_unconfirmed => Err(Failure::unknown(UNCONFIRMED)),
+                (share, _) => share,
             };
             events.extend((operation.settle)(share));
         }
@@ -161,59 +224,79 @@ impl Sender {
         }
     }
 
-    /// Executes every call once, repeating those that the server says it did not execute.
-    async fn execute(&self, calls: &[&Call]) -> Result<Vec<Reply>, Failure> {
+    /// Executes every call once, repeating those that the server says it did not execute, for a while. With the
+    /// answer of the last WAIT, and the line it came over.
+    async fn execute(
+        &self,
+        calls: &[&Call],
+        waits: bool,
+        departure: &Departure<'_>,
+    ) -> Result<(Vec<Reply>, Option<(Held, Reply)>), Failure> {
         let mut replies: Vec<Option<Reply>> = vec![None; calls.len()];
-        for _ in 0..REPEATS {
+        let (mut last, mut refused, begun) = (None, None, Instant::now());
+        while replies.iter().any(Option::is_none) {
             let missing: Vec<usize> = (0..calls.len()).filter(|at| replies[*at].is_none()).collect();
-            if missing.is_empty() {
-                break;
-            }
             let sent: Vec<&Call> = missing.iter().map(|at| calls[*at]).collect();
-            match self.exec(&sent).await? {
-                Executed::Moved => self.connection.hang_up().await,
-                Executed::Done(done) => {
+            match self.exec(&sent, waits, departure).await {
+                Ok(Executed::Moved(reason)) => refused = Some(Failure::unavailable(reason)),
+                Ok(Executed::Done(done, waited)) => {
+                    last = waited;
                     for (at, reply) in missing.into_iter().zip(done) {
-                        replies[at] = Some(reply).filter(|reply| !is_unknown_script(reply));
-                    }
-                    if replies.iter().any(Option::is_none) {
-                        self.reload().await?;
+                        refused = unexecuted_reason(&reply).map(Failure::unavailable).or(refused);
+                        replies[at] = Some(reply).filter(|reply| unexecuted_reason(reply).is_none());
                     }
                 }
+                Err(failure @ Failure::Unavailable { outcome_unknown: false, .. }) => refused = Some(failure),
+                Err(failure) => return Err(failure),
             }
+            if replies.iter().all(Option::is_some) {
+                break;
+            }
+            if begun.elapsed() >= REPEATED_FOR {
+                return Err(refused.unwrap_or_else(|| Failure::unknown("the server does not keep scripts")));
+            }
+            self.try_again(refused.as_ref()).await?;
         }
         let replies: Option<Vec<Reply>> = replies.into_iter().collect();
-        replies.ok_or_else(|| Failure::unknown("the server does not keep scripts"))
+        Ok((replies.unwrap_or_default(), last))
     }
 
-    async fn exec(&self, calls: &[&Call]) -> Result<Executed, Failure> {
+    /// A server that has forgotten its scripts is told them. Of one that is not the master any more, or loads, the
+    /// next connection is made to whoever is.
+    async fn try_again(&self, refused: Option<&Failure>) -> Result<(), Failure> {
+        let reason = refused.map(ToString::to_string).unwrap_or_default();
+        if reason.contains("NOSCRIPT") {
+            return self.reload().await;
+        }
+        self.connection.hang_up().await;
+        tokio::time::sleep(REPEAT_PAUSE).await;
+        Ok(())
+    }
+
+    async fn exec(
+        &self,
+        calls: &[&Call],
+        waits: bool,
+        departure: &Departure<'_>,
+    ) -> Result<Executed, Failure> {
         let mut commands = vec![Command::new("MULTI")];
         {
             let names = self.names.read().expect("no one panics holding the names");
             commands.extend(calls.iter().map(|call| names.command(call)));
         }
         commands.push(Command::new("EXEC"));
-        if self.wait_replicas > 0 {
-            let timeout = self.connection.target().timeout.as_millis().to_string();
-            commands.push(Command::new("WAIT").arg(self.wait_replicas.to_string()).arg(timeout));
-        }
-        let mut replies = self.connection.exchange(&commands).await.map_err(failure)?;
-        let confirmed = (self.wait_replicas > 0).then(|| replies.pop()).flatten();
+        let replication = self.replication.as_ref().filter(|_| waits);
+        commands.extend(replication.iter().flat_map(|replication| replication.commands()));
+        let (mut replies, line) =
+            self.connection.exchange_held(&commands, || departure.done()).await.map_err(failure)?;
+        let waited = replication.and_then(|_| replies.pop()).map(|answer| (line, answer));
+        replies.truncate(calls.len() + 2);
         let exec = replies.pop();
         let done = match exec {
             Some(Reply::List(done)) if done.len() == calls.len() => done,
             other => return unexecuted(replies.into_iter().chain(other)),
         };
-        if done.iter().any(|reply| matches!(reply, Reply::Error(text) if text.contains("READONLY"))) {
-            // This server is a replica now; the next group looks for its master.
-            self.connection.hang_up().await;
-        }
-        match confirmed {
-            Some(Reply::Int(count)) if count < i64::from(self.wait_replicas) => {
-                Err(Failure::unknown(format!("{count} of {} replicas confirmed", self.wait_replicas)))
-            }
-            _ => Ok(Executed::Done(done)),
-        }
+        Ok(Executed::Done(done, waited))
     }
 
     async fn reload(&self) -> Result<(), Failure> {
@@ -227,12 +310,70 @@ impl Sender {
 struct Group {
     operations: Vec<Operation>,
     replies: Result<Vec<Reply>, Failure>,
+    /// Executed, but not by as many replicas as wanted.
+    is_unconfirmed: bool,
+    /// Of those that were settled already.
+    events: Vec<Event>,
+}
+
+impl Group {
+    /// Refuses unwritten whatever counts only when replicas have it.
+    fn refuse_waiting(&mut self, replication: Option<&Replication>) {
+        let (waiting, hasty) = std::mem::take(&mut self.operations).into_iter().partition(|each| each.waits);
+        self.operations = hasty;
+        let waiting: Vec<Operation> = waiting;
+        for operation in waiting {
+            let refusal = replication.map_or(Failure::Closed, Replication::refusal);
+            self.events.extend((operation.settle)(Err(refusal)));
+        }
+    }
+
+    /// Settles those that need not wait for replicas.
+    fn settle_hasty(&mut self) {
+        let Ok(replies) = &mut self.replies else { return };
+        let mut replies = std::mem::take(replies).into_iter();
+        let (mut left, mut left_replies) = (Vec::new(), Vec::new());
+        for operation in std::mem::take(&mut self.operations) {
+            let share: Vec<Reply> = replies.by_ref().take(operation.calls.len()).collect();
+            if operation.waits {
+                left_replies.extend(share);
+                left.push(operation);
+            } else {
+                self.events.extend((operation.settle)(checked(share)));
+            }
+        }
+        (self.operations, self.replies) = (left, Ok(left_replies));
+    }
+}
+
+/// Lets the next group depart, at the latest when this one is over.
+struct Departure<'a> {
+    sender: &'a Sender,
+    number: u64,
+}
+
+impl Departure<'_> {
+    fn done(&self) {
+        let next = self.number + 1;
+        self.sender.departed.send_if_modified(|departed| {
+            let is_later = next > *departed;
+            *departed = next.max(*departed);
+            is_later
+        });
+    }
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        self.done();
+    }
 }
 
 enum Executed {
-    Done(Vec<Reply>),
-    /// Nothing was executed, because the slot lives elsewhere now.
-    Moved,
+    /// The replies, and the answer to WAIT if one was sent.
+    Done(Vec<Reply>, Option<(Held, Reply)>),
+    /// Nothing was executed, because the slot lives elsewhere now, or the server is no master.
+    Moved(String),
 }
 
 /// EXEC was refused: nothing was executed. Why, the first refused command tells.
@@ -242,8 +383,8 @@ fn unexecuted(mut replies: impl Iterator<Item = Reply>) -> Result<Executed, Fail
         _ => None,
     });
     let text = refused.unwrap_or_else(|| "EXEC was not executed".into());
-    match ["MOVED", "ASK", "READONLY"].iter().any(|code| text.starts_with(code)) {
-        true => Ok(Executed::Moved),
+    match ["MOVED", "ASK", "READONLY", "LOADING", "TRYAGAIN"].iter().any(|code| text.starts_with(code)) {
+        true => Ok(Executed::Moved(text)),
         false => Err(Failure::unavailable(text)),
     }
 }
@@ -276,8 +417,10 @@ fn size(operation: &Operation) -> (usize, usize) {
     (operation.calls.len(), operation.calls.iter().map(Call::bytes).sum())
 }
 
-fn is_unknown_script(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(text) if text.contains("NOSCRIPT"))
+/// Why a call was surely not executed and is worth another try.
+fn unexecuted_reason(reply: &Reply) -> Option<&str> {
+    let Reply::Error(text) = reply else { return None };
+    ["NOSCRIPT", "READONLY", "LOADING", "MOVED"].iter().any(|code| text.contains(code)).then_some(text)
 }
 
 /// Replies are data; an error among them means that a script could not begin.
@@ -288,16 +431,34 @@ fn checked(replies: Vec<Reply>) -> Result<Vec<Reply>, Failure> {
     });
     match error {
         None => Ok(replies),
-        Some(text) if is_passing(text) => Err(Failure::unavailable(text.as_str())),
-        Some(text) => Err(Failure::Internal(text.clone())),
+        Some(text) => Err(refusal(text)),
     }
 }
 
-/// Comes back by itself: no memory, a replica, a server that loads.
-fn is_passing(text: &str) -> bool {
-    ["OOM", "READONLY", "LOADING", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY"]
-        .iter()
-        .any(|code| text.contains(code))
+/// What a server means that did not execute something.
+pub fn refusal(text: &str) -> Failure {
+    match is_passing(text) {
+        true => Failure::unavailable(text),
+        false => Failure::Internal(text.to_owned()),
+    }
+}
+
+/// Comes back by itself: no memory, no disk, a replica, a server that loads.
+pub fn is_passing(text: &str) -> bool {
+    const PASSING: [&str; 11] = [
+        "OOM",
+        "READONLY",
+        "LOADING",
+        "MISCONF",
+        "NOREPLICAS",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "MASTERDOWN",
+        "BUSY",
+        "No space left",
+        "space limit",
+    ];
+    PASSING.iter().any(|code| text.contains(code))
 }
 
 fn failure(trouble: Trouble) -> Failure {

@@ -1,4 +1,4 @@
-//! What a transition means for the tree. The feeder gathers changes and writes them in large batches.
+//! What a transition means for the tables. The feeder gathers changes and writes them in large batches.
 
 use super::records::{Counters, Final, IdemKey, QueueRow, Seed};
 use codeq_queue::{Attempt, QueueKey, State, Time};
@@ -13,8 +13,13 @@ pub enum Change {
         no: u64,
         image: Image,
     },
+    /// A live task got another body.
+    Replaced {
+        no: u64,
+        seed: Seed,
+    },
     Final(Arc<Final>),
-    /// A dead letter lives again: its row moves back to the live ones.
+    /// A task that had failed lives again: its row moves back to the live ones.
     Reopened(Box<Reopened>),
     Removed {
         no: u64,
@@ -37,6 +42,8 @@ pub struct Reopened {
     pub seed: Seed,
     pub image: Image,
     pub expires: Time,
+    /// It was a dead letter.
+    pub is_dead: bool,
     pub key: Option<IdemKey>,
 }
 
@@ -49,9 +56,11 @@ pub struct Image {
     pub state: State,
     /// `None` keeps the last one.
     pub error: Option<Arc<str>>,
+    /// `None` keeps the last one.
+    pub checkpoint: Option<Arc<str>>,
     /// Attempts that ended here, or all of them if `is_whole`.
     pub attempts_ended: Vec<Attempt>,
-    /// Error and history are all there is, not additions to what the tree has.
+    /// Error and history are all there is, not additions to what the tables have.
     pub is_whole: bool,
 }
 

@@ -66,7 +66,7 @@ impl Writer<'_> {
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Corrupt> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Corrupt> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Corrupt("too short"))?;
         self.0 = rest;
         Ok(taken)

@@ -1,14 +1,15 @@
 //! Group commit: many commands, one sync.
 //!
 //! The owner gathers a group and hands it over; this thread writes it, syncs once and sends every answer
-//! that sync covered. While it syncs the owner gathers the next group, so there is no timer to tune.
+//! that sync covered. While it syncs the owner gathers the next group; a small group may linger
+//! for a moment (docs/decisions/linger.md).
 //!
 //! Promise: an answer is sent only after everything it tells of is durable. After a failed write or sync
-//! nothing is ever sent again: the store is poisoned until it is opened anew, because a sync that failed
+//! nothing is ever sent again: the store is poisoned until it is reopened, because a sync that failed
 //! once proves nothing when it succeeds later.
 
 use super::change::{Change, Fed};
-use super::feeder::Trough;
+use super::feeder::FeedQueue;
 use super::front::Front;
 use super::inbox::Inbox;
 use super::journal::Write;
@@ -31,6 +32,8 @@ struct Slot {
     next: Option<Commit>,
     is_busy: bool,
     is_closed: bool,
+    /// Nobody takes groups any more: the thread has failed.
+    is_abandoned: bool,
     /// A buffer to gather the next group in.
     spare: Option<Vec<u8>>,
 }
@@ -90,6 +93,9 @@ impl Committer {
         while slot.is_busy {
             slot = self.finished.wait(slot).expect("no one panics holding the slot");
         }
+        if slot.is_abandoned {
+            return None;
+        }
         slot.next = Some(commit);
         slot.is_busy = true;
         let spare = slot.spare.take();
@@ -98,6 +104,17 @@ impl Committer {
         drop(slot);
         self.handed.notify_one();
         spare
+    }
+
+    /// The thread has failed: nothing is acknowledged any more, and whoever waits for it goes on.
+    pub fn abandon(&self, reason: &str) {
+        self.give_up(reason.to_owned());
+        let mut slot = self.lock();
+        (slot.is_abandoned, slot.is_busy) = (true, false);
+        let unwritten = slot.next.take();
+        drop(slot);
+        drop(unwritten);
+        self.finished.notify_all();
     }
 
     pub fn wait_idle(&self) {
@@ -140,7 +157,7 @@ impl Committer {
     }
 
     /// The thread: until closed and empty.
-    pub fn run(&self, sync: bool, links: &Arc<Links>, trough: &Trough) {
+    pub fn run(&self, sync: bool, links: &Arc<Links>, trough: &FeedQueue) {
         // Needs a privilege; without it a busy machine makes commits a little slower.
         let _ = rustix::process::nice(-5);
         let inbox = &*links.inbox;
@@ -164,7 +181,7 @@ impl Committer {
             };
             let position = write.as_ref().map(|write| write.position);
             if let Some(position) = position {
-                // First, so that whoever learns of it can wait for the tree to have it.
+                // First, so that whoever learns of it can wait for the tables to have it.
                 trough.push(Fed { position, changes, counters });
                 self.durable.store(position, Ordering::Release);
             }

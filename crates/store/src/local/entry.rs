@@ -7,7 +7,7 @@ use super::codec::{Corrupt, Reader, Writer};
 use super::parts;
 use super::records::{Detail, Final, IdemKey, Sketch};
 use codeq_queue::{
-    AttemptOutcome, Body, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State, Time,
+    AttemptOutcome, Body, CancelRequest, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State, Time,
 };
 use std::sync::Arc;
 
@@ -45,20 +45,40 @@ pub enum Entry {
         /// `None` keeps the last one.
         error: Option<Arc<str>>,
     },
+    /// A running attempt left something for the next one.
+    Checkpointed {
+        no: u64,
+        at: Time,
+        checkpoint: Arc<str>,
+    },
+    /// A running task is to stop.
+    CancelAsked {
+        no: u64,
+        at: Time,
+        cancel: Arc<CancelRequest>,
+    },
+    /// A task that nobody has claimed got another payload, and a delayed one another time.
+    Replaced {
+        no: u64,
+        at: Time,
+        body: Arc<Body>,
+        state: State,
+    },
     Promoted {
         no: u64,
         at: Time,
         seq: u64,
     },
     Ended(Box<Ended>),
-    /// A dead letter lives again.
+    /// A task that had failed lives again.
     Reopened {
         no: u64,
         at: Time,
         seq: u64,
         refunds: u32,
         max_attempts: u32,
-        /// The dead letter itself. Not written: replay takes it from where it lies.
+        /// The task as it ended. A dead letter is not written: replay takes it from where it lies. Others may be
+        /// gone from there by then, because history is dropped as time passes, and are written.
         letter: Option<Arc<Final>>,
     },
     /// A finished task or a dead letter is gone before its time.
@@ -74,7 +94,7 @@ pub enum Entry {
         queue: QueueKey,
         is_paused: bool,
     },
-    /// A topic or a subscription.
+    /// A record of its own: a topic, a subscription, an operation, the mark of an import.
     Record {
         key: Vec<u8>,
         value: Option<Vec<u8>>,
@@ -114,6 +134,9 @@ pub struct Ended {
     pub expires: Time,
     pub delivery: Option<Arc<Delivery>>,
 }
+
+/// A reopened task that was no dead letter.
+const REVIVED: u8 = 40;
 
 fn write_queue(w: &mut Writer, queue: &QueueKey) {
     w.text(&queue.tenant);
@@ -158,11 +181,18 @@ impl Entry {
                 w.number(*seq);
             }
             Entry::Ended(ended) => ended.write(w),
-            Entry::Reopened { no, at, seq, refunds, max_attempts, letter: _ } => {
-                head(w, 7, *no, *at);
+            Entry::Reopened { no, at, seq, refunds, max_attempts, letter } => {
+                let letter = letter.as_deref().filter(|letter| letter.sketch.state != State::Dead);
+                head(w, if letter.is_some() { REVIVED } else { 7 }, *no, *at);
                 w.number(*seq);
                 w.number(u64::from(*refunds));
                 w.number(u64::from(*max_attempts));
+                if let Some(letter) = letter {
+                    let detail = &letter.sketch.detail;
+                    let mut row = Vec::new();
+                    letter.write(detail.body.as_deref().expect("a task is reopened whole"), detail, &mut row);
+                    w.bytes(&row);
+                }
             }
             Entry::Removed { no, at, expires, dead_in, key } => {
                 head(w, 8, *no, *at);
@@ -192,6 +222,19 @@ impl Entry {
                 w.wide(*id);
             }
             Entry::Imported(imported) => imported.write(w),
+            Entry::Checkpointed { no, at, checkpoint } => {
+                head(w, 14, *no, *at);
+                w.text(checkpoint);
+            }
+            Entry::CancelAsked { no, at, cancel } => {
+                head(w, 15, *no, *at);
+                parts::write_cancel(w, cancel);
+            }
+            Entry::Replaced { no, at, body, state } => {
+                head(w, 16, *no, *at);
+                parts::write_state(w, state);
+                parts::write_body(w, body);
+            }
         }
     }
 
@@ -249,9 +292,29 @@ impl Entry {
             },
             12 => Entry::DeliveryDone { id: r.wide()? },
             13 => Entry::Imported(Box::new(Imported::read(r)?)),
+            14 => Entry::Checkpointed { no: r.number()?, at: r.time()?, checkpoint: r.text()?.into() },
+            15 => Entry::CancelAsked {
+                no: r.number()?,
+                at: r.time()?,
+                cancel: Arc::new(parts::read_cancel(r)?),
+            },
+            16 => Entry::Replaced {
+                no: r.number()?,
+                at: r.time()?,
+                state: parts::read_live_state(r)?,
+                body: Arc::new(parts::read_body(r)?),
+            },
+            REVIVED => read_revived(r)?,
             _ => return Err(Corrupt("unknown entry")),
         })
     }
+}
+
+fn read_revived(r: &mut Reader) -> Result<Entry, Corrupt> {
+    let (no, at, seq) = (r.number()?, r.time()?, r.number()?);
+    let (refunds, max_attempts) = (r.small()?, r.small()?);
+    let letter = Some(Arc::new(Final::read(no, r.bytes()?)?));
+    Ok(Entry::Reopened { no, at, seq, refunds, max_attempts, letter })
 }
 
 impl Ended {
@@ -307,7 +370,7 @@ impl Imported {
         let (attempts, refunds, max_attempts) = (r.small()?, r.small()?, r.small()?);
         let state = parts::read_state(r)?;
         let body = Some(Arc::new(parts::read_body(r)?));
-        let detail = Detail { body, error: r.optional_shared()?, history: Vec::new(), is_whole: true };
+        let detail = Detail { body, error: r.optional_shared()?, is_whole: true, ..Detail::default() };
         let end = r.option(|r| Ok((Arc::new(parts::read_record(r)?), r.time()?)))?;
         let sketch = Sketch {
             no,
@@ -319,6 +382,7 @@ impl Imported {
             max_attempts,
             created_at,
             updated_at,
+            progress: None,
             detail,
         };
         Ok(Imported { at, sketch, end })
@@ -343,6 +407,7 @@ pub fn sample_cycle(payload: usize, result: usize) -> [usize; 3] {
         idempotency_key: None,
         trace_parent: None,
         trace_state: None,
+        options: None,
     };
     let state = State::Ready { seq: 1 << 20 };
     let (no, tail, body) = (1 << 20, 1, Arc::new(body));

@@ -4,11 +4,12 @@
 //! It promises nothing beyond what the calls say: a write is durable only after `sync_data`, a create,
 //! rename or remove only after `sync_dir`. It does no caching, no locking and no retrying.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// One flat directory of files.
 pub trait Files: Send + Sync {
@@ -139,6 +140,96 @@ impl File for DiskFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+/// A file that lies in memory.
+#[derive(Default)]
+pub struct MemoryFile(RwLock<Vec<u8>>);
+
+impl MemoryFile {
+    pub fn read(&self) -> RwLockReadGuard<'_, Vec<u8>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl File for MemoryFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = self.read();
+        let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let count = rest.len().min(buf.len());
+        buf[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut file = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let begin = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = begin + bytes.len();
+        if file.len() < end {
+            file.resize(end, 0);
+        }
+        file[begin..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.read().len() as u64)
+    }
+}
+
+/// A directory that lies in memory: nothing outlives the process.
+#[derive(Default)]
+pub struct MemoryFiles(Mutex<BTreeMap<String, Arc<MemoryFile>>>);
+
+impl MemoryFiles {
+    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryFile>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Files for MemoryFiles {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = Arc::new(MemoryFile::default());
+        self.files().insert(name.to_owned(), file.clone());
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = self.files().get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
+        Ok(file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.files().keys().cloned().collect())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut files = self.files();
+        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let removed = self.files().remove(name);
+        removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        Path::new("memory").join(name)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
     }
 }
 

@@ -1,41 +1,48 @@
-//! Folding changes of many transitions into one batch of rows.
+//! Folding: what many transitions come to, as rows of tables.
+//!
+//! Between two batches the changes of each task are gathered in one draft. What was created and ended meanwhile
+//! leaves only its final record; what happened to a task more than once leaves one row.
 
 use super::change::{Change, Fed, Image, Reopened};
-use super::library::Library;
+use super::ids::OWN_NUMBERS_END;
+use super::library::{self, Library, failed};
 use super::records::{
-    self, Counters, Detail, Final, INLINE_PAYLOAD, IdemKey, QueueRow, Seed, StateRow, dead_expiry_key, no_key,
+    Counters, Detail, Final, IdemKey, QueueRow, Seed, StateRow, body_key, bucket_end, dead_expiry_key,
+    head_key, hint_key, key_hash, queue_row_key, record_key, state_key, write_until,
 };
-use super::tree::{self, AT_ONCE, Batch, Bytes, Pause, Space};
+use super::tables::{self, Batch, Group, ROWS_PER_PAUSE, Tables, Version};
 use codeq_queue::attempt::remember;
 use codeq_queue::{Failure, QueueKey, State, Time};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+
+/// A batch writes no more buckets of history than this: records of others are kept in a later one.
+const BUCKETS_PER_BATCH_MAX: usize = 8;
 
 /// What has happened to one task since the last batch.
 #[derive(Default)]
 struct Draft {
     /// Created (or reopened) since the last batch.
     seed: Option<Seed>,
-    /// The tree has nothing of it.
+    /// The tables have nothing of it.
     is_born: bool,
     /// Boxed: most drafts of a growing queue have none.
     image: Option<Box<Image>>,
     last: Option<Arc<Final>>,
-    /// Removed since the last batch, and not reopened.
-    is_gone: bool,
     /// Rows of an earlier end that are to go.
-    stale: Vec<Stale>,
+    replaced: Vec<ReplacedRow>,
 }
 
-struct Stale {
+struct ReplacedRow {
     expires: Time,
     is_dead: bool,
     key: Option<IdemKey>,
 }
 
+#[derive(Default)]
 pub struct Fold {
     drafts: HashMap<u64, Draft>,
     records: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -43,74 +50,9 @@ pub struct Fold {
     counters: Counters,
     position: u64,
     bytes: usize,
-    /// Live tasks that have a row in [`Space::State`].
-    stated: HashSet<u64>,
-    buckets: Buckets,
-}
-
-/// Which bucket takes the records that expire in one stretch of time.
-///
-/// A stretch has one bucket at first. Every batch adds a table to it, and the tree merges all tables of a
-/// bucket at once when there are too many, so a full bucket is followed by another for the same stretch,
-/// one millisecond later in name.
-struct Buckets {
-    width: i64,
-    /// The bucket in use and how many batches went into it, by the end of the stretch.
-    filling: BTreeMap<i64, (i64, u32)>,
-}
-
-/// Batches that one bucket takes.
-const BUCKET_BATCHES: u32 = 150;
-
-impl Buckets {
-    fn new(retention: Duration, existing: &[i64]) -> Buckets {
-        let width = (retention / 16).clamp(Duration::from_secs(10), Duration::from_secs(3600));
-        let width = i64::try_from(width.as_millis()).expect("at most an hour");
-        let mut buckets = Buckets { width, filling: BTreeMap::new() };
-        for end in existing {
-            let stretch = end.div_euclid(width) * width;
-            buckets.filling.insert(stretch, (*end, 0));
-        }
-        buckets
-    }
-
-    /// The end of the stretch that this instant falls into.
-    fn stretch(&self, expires: Time) -> i64 {
-        expires.millis().div_euclid(self.width).saturating_add(1).saturating_mul(self.width)
-    }
-
-    fn of(&self, expires: Time) -> i64 {
-        let stretch = self.stretch(expires);
-        self.filling.get(&stretch).map_or(stretch, |(end, _)| *end)
-    }
-
-    fn count(&mut self, stretches: HashSet<i64>, now: Time) {
-        for stretch in stretches {
-            let (end, batches) = self.filling.entry(stretch).or_insert((stretch, 0));
-            *batches += 1;
-            if *batches >= BUCKET_BATCHES {
-                (*end, *batches) = (*end + 1, 0);
-            }
-        }
-        self.filling.retain(|stretch, _| *stretch > now.millis());
-    }
 }
 
 impl Fold {
-    /// `stated`: the tasks that have a state row in the tree now.
-    pub fn new(stated: HashSet<u64>, retention: Duration, existing_buckets: &[i64]) -> Fold {
-        Fold {
-            drafts: HashMap::new(),
-            records: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            counters: Counters::default(),
-            position: 0,
-            bytes: 0,
-            stated,
-            buckets: Buckets::new(retention, existing_buckets),
-        }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.position == 0
     }
@@ -123,10 +65,10 @@ impl Fold {
         self.position
     }
 
-    pub fn add(&mut self, fed: Fed) {
-        self.position = fed.position;
-        self.counters = fed.counters;
-        for change in fed.changes {
+    pub fn add(&mut self, committed: Fed) {
+        self.position = committed.position;
+        self.counters = committed.counters;
+        for change in committed.changes {
             self.add_change(change);
         }
     }
@@ -141,6 +83,10 @@ impl Fold {
                 let draft = self.drafts.entry(no).or_default();
                 (draft.seed, draft.is_born, draft.last) = (Some(seed), is_born, None);
             }
+            Change::Replaced { no, seed } => {
+                self.bytes += seed.body.bytes();
+                self.drafts.entry(no).or_default().seed = Some(seed);
+            }
             Change::State { no, image } => self.drafts.entry(no).or_default().add_image(image),
             Change::Final(last) => {
                 self.bytes += 128 + last.record.result.as_ref().map_or(0, |text| text.len());
@@ -149,16 +95,16 @@ impl Fold {
                 draft.last = Some(last);
             }
             Change::Reopened(reopened) => {
-                let Reopened { no, seed, image, expires, key } = *reopened;
+                let Reopened { no, seed, image, expires, is_dead, key } = *reopened;
                 self.bytes += seed.body.bytes();
                 let draft = self.drafts.entry(no).or_default();
-                draft.stale.push(Stale { expires, is_dead: true, key });
+                draft.replaced.push(ReplacedRow { expires, is_dead, key });
                 (draft.last, draft.seed, draft.image) = (None, Some(seed), Some(Box::new(image)));
             }
             Change::Removed { no, expires, is_dead, key } => {
                 let draft = self.drafts.entry(no).or_default();
-                draft.stale.push(Stale { expires, is_dead, key });
-                (draft.last, draft.seed, draft.image, draft.is_gone) = (None, None, None, true);
+                draft.replaced.push(ReplacedRow { expires, is_dead, key });
+                (draft.last, draft.seed, draft.image) = (None, None, None);
             }
             Change::Record { key, value } => {
                 self.bytes += value.as_ref().map_or(0, Vec::len);
@@ -170,52 +116,37 @@ impl Fold {
         }
     }
 
-    /// The rows that bring the tree to [`Fold::position`]. Does not forget anything yet.
-    pub fn batch(&self, library: &Library, now: Time, pause: Pause) -> Result<Batch, Failure> {
-        let mut rows = Rows::new(&self.buckets);
+    /// The tables that bring the shard to [`Fold::position`]. Does not forget anything yet.
+    pub fn batch(&self, library: &Library, now: Time, pause: &dyn Fn()) -> Result<Batch, Failure> {
         let mut drafts: Vec<(u64, &Draft)> = self.drafts.iter().map(|(no, draft)| (*no, draft)).collect();
         drafts.sort_unstable_by_key(|(no, _)| *no);
-        // First, because a key may have a new task, and of two changes the later counts.
-        for (no, draft) in &drafts {
-            for stale in &draft.stale {
-                rows.remove_final(*no, stale, library)?;
-            }
-        }
-        for (index, (no, draft)) in drafts.into_iter().enumerate() {
-            if index % AT_ONCE == 0 {
+        let version = library.version();
+        let mut rows = BatchRows::new(&library.tables, &version, now);
+        rows.plan_buckets(drafts.iter().filter_map(|(_, draft)| draft.last.as_deref()));
+        for (index, (no, draft)) in drafts.iter().enumerate() {
+            if index % ROWS_PER_PAUSE == 0 {
                 pause();
             }
-            let is_stated = self.stated.contains(&no);
-            draft.write(no, is_stated, library, now, &mut rows)?;
+            rows.add(*no, draft)?;
         }
         for (key, value) in &self.records {
-            rows.change(Space::Record, key, value.as_deref());
+            rows.changed.insert(record_key(key), value.clone());
         }
         for (queue, row) in &self.queues {
-            let row = row.as_ref().map(QueueRow::write);
-            rows.change(Space::Meta, &records::queue_row_key(queue), row.as_deref());
+            rows.changed.insert(queue_row_key(queue), row.as_ref().map(QueueRow::write));
         }
-        rows.put(Space::Meta, records::COUNTERS_KEY, &self.counters.write());
-        Ok(Batch { changes: rows.changes.into_iter().flatten().collect(), applied: self.position })
+        // Imported numbers lie far above the others; in one table, its range would say nothing.
+        let (own, imported) = drafts.split_at(drafts.partition_point(|(no, _)| *no < OWN_NUMBERS_END));
+        for drafts in [own, imported] {
+            rows.put_bodies(drafts)?;
+            pause();
+        }
+        rows.finish(self.position, self.counters)
     }
 
     /// Forgets what has been written.
-    pub fn clear(&mut self, now: Time, pause: Pause) {
-        let mut stretches = HashSet::new();
-        for (index, (no, draft)) in self.drafts.drain().enumerate() {
-            if index % AT_ONCE == 0 {
-                pause();
-            }
-            if let Some(last) = draft.last.as_ref().filter(|last| last.sketch.state != State::Dead) {
-                stretches.insert(self.buckets.stretch(last.expires));
-            }
-            if draft.is_live() && draft.image.is_some() {
-                self.stated.insert(no);
-            } else if !draft.is_live() {
-                self.stated.remove(&no);
-            }
-        }
-        self.buckets.count(stretches, now);
+    pub fn clear(&mut self) {
+        self.drafts.clear();
         self.records.clear();
         self.queues.clear();
         (self.position, self.bytes) = (0, 0);
@@ -230,6 +161,7 @@ impl Draft {
             }
             image.attempts_ended = older.attempts_ended;
             image.error = image.error.or(older.error);
+            image.checkpoint = image.checkpoint.or(older.checkpoint);
             image.is_whole |= older.is_whole;
         }
         self.image = Some(Box::new(image));
@@ -239,57 +171,138 @@ impl Draft {
         self.last.is_none() && (self.seed.is_some() || self.image.is_some())
     }
 
-    fn write(
-        &self,
-        no: u64,
-        is_stated: bool,
-        library: &Library,
-        now: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), Failure> {
-        match &self.last {
-            Some(last) => self.write_final(no, is_stated, last, library, now, rows),
-            None if self.is_live() => self.write_live(no, is_stated, library, rows),
-            None => {
-                // It may have ended only since the last batch: then its live rows are still there.
-                if self.is_gone && !self.is_born {
-                    rows.delete(Space::Task, &no_key(no));
-                    rows.delete(Space::Payload, &no_key(no));
-                }
-                if is_stated {
-                    rows.delete(Space::State, &no_key(no));
-                }
-                Ok(())
-            }
+    /// What is known of error and history, and of the body.
+    fn detail(&self, no: u64, known: &Detail, version: &Version) -> Result<Detail, Failure> {
+        let mut detail = known.clone();
+        detail.is_whole |= self.is_born;
+        if !detail.is_whole || detail.body.is_none() && self.seed.is_none() {
+            detail.fill(library::detail(version, no)?.unwrap_or_default());
+        }
+        Ok(detail)
+    }
+}
+
+fn written(error: io::Error) -> Failure {
+    failed(error.into())
+}
+
+/// The rows of a batch on their way into tables.
+struct BatchRows<'a> {
+    tables: &'a Tables,
+    version: &'a Version,
+    now: Time,
+    /// By the end of the bucket that a record would have by itself.
+    buckets: BTreeMap<i64, i64>,
+    /// Tables of tasks that ended.
+    finals: BTreeMap<Group, tables::TableWriter>,
+    images: Vec<tables::Image>,
+    changed: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    hints: Vec<([u8; 16], Option<Time>)>,
+    /// Live tasks that the tables have and that ended.
+    ends: Vec<u64>,
+    /// States of live tasks, in the order of their numbers.
+    states: Vec<(u64, Option<Vec<u8>>)>,
+    /// What the latest row was encoded in.
+    row: Vec<u8>,
+}
+
+impl<'a> BatchRows<'a> {
+    fn new(tables: &'a Tables, version: &'a Version, now: Time) -> BatchRows<'a> {
+        BatchRows {
+            tables,
+            version,
+            now,
+            buckets: BTreeMap::new(),
+            finals: BTreeMap::new(),
+            images: Vec::new(),
+            changed: BTreeMap::new(),
+            hints: Vec::new(),
+            ends: Vec::new(),
+            states: Vec::new(),
+            row: Vec::new(),
         }
     }
 
-    fn write_live(
-        &self,
-        no: u64,
-        is_stated: bool,
-        library: &Library,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), Failure> {
-        if let Some(seed) = &self.seed {
-            let row = rows.encode(|bytes| seed.write(bytes));
-            rows.push(Space::Task, &no_key(no), Some(row));
-            if let Some(payload) = seed.payload_apart() {
-                rows.put(Space::Payload, &no_key(no), payload.as_bytes());
-            } else if !self.is_born {
-                rows.delete(Space::Payload, &no_key(no));
+    /// Decides which buckets there are. Where there would be too many, the records of the smallest go to the next
+    /// later one: kept too long on the disk, but not visible for longer.
+    fn plan_buckets<'f>(&mut self, lasts: impl Iterator<Item = &'f Final>) {
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        for last in lasts.filter(|last| last.sketch.state != State::Dead) {
+            *counts.entry(bucket_end(last.sketch.updated_at, last.expires)).or_default() += 1;
+        }
+        self.buckets = counts.keys().map(|end| (*end, *end)).collect();
+        while counts.len() > BUCKETS_PER_BATCH_MAX {
+            let latest = counts.keys().next_back().copied();
+            let smallest =
+                counts.iter().filter(|(end, _)| Some(**end) != latest).min_by_key(|(_, count)| **count);
+            let Some((end, count)) = smallest.map(|(end, count)| (*end, *count)) else { break };
+            counts.remove(&end);
+            let (next, rows) = counts.range_mut(end..).next().expect("the latest is kept");
+            *rows += count;
+            self.buckets.values_mut().filter(|to| **to == end).for_each(|to| *to = *next);
+        }
+    }
+
+    fn add(&mut self, no: u64, draft: &Draft) -> Result<(), Failure> {
+        let mut hidden = self.hide_replaced(no, draft)?;
+        match &draft.last {
+            Some(last) => self.put_final(no, draft, last, &mut hidden)?,
+            None if draft.is_live() => self.put_state(no, draft)?,
+            None => {}
+        }
+        for group in hidden {
+            self.writer(group).push(&no.to_be_bytes(), None).map_err(written)?;
+        }
+        let was_live =
+            !draft.is_born && (draft.last.is_some() || self.version.has_head(no).map_err(failed)?);
+        if was_live && !draft.is_live() {
+            self.states.push((no, None));
+            self.ends.push(no);
+        }
+        Ok(())
+    }
+
+    fn writer(&mut self, group: Group) -> &mut tables::TableWriter {
+        let tables = self.tables;
+        self.finals.entry(group).or_insert_with(|| tables.image(group))
+    }
+
+    /// Takes back what was said of earlier ends. Gives the groups that have a row of this number to be hidden.
+    fn hide_replaced(&mut self, no: u64, draft: &Draft) -> Result<Vec<Group>, Failure> {
+        for replaced in &draft.replaced {
+            if let Some(key) = &replaced.key {
+                self.hints.push((hint_key(key_hash(key), no), None));
+            }
+            if replaced.is_dead && replaced.expires < Time::MAX {
+                self.changed.insert(record_key(&dead_expiry_key(replaced.expires, no)), None);
             }
         }
-        let Some(image) = &self.image else { return Ok(()) };
-        let mut detail = Detail {
+        if draft.replaced.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut hidden = Vec::new();
+        if self.version.get(Group::Dead, &no.to_be_bytes()).map_err(failed)?.is_some() {
+            hidden.push(Group::Dead);
+        }
+        hidden.extend(self.version.ended(no).map_err(failed)?.map(|(end, _)| Group::Ended(end)));
+        Ok(hidden)
+    }
+
+    fn put_state(&mut self, no: u64, draft: &Draft) -> Result<(), Failure> {
+        let Some(image) = &draft.image else {
+            return Ok(());
+        };
+        let known = Detail {
             body: None,
             error: image.error.clone(),
             history: image.attempts_ended.clone(),
-            is_whole: image.is_whole || self.is_born,
+            checkpoint: image.checkpoint.clone(),
+            is_whole: image.is_whole || draft.is_born,
         };
-        if !detail.is_whole && is_stated {
-            detail.fill(library.detail(no)?.unwrap_or_default());
-        }
+        let detail = match known.is_whole {
+            true => known,
+            false => draft.detail(no, &known, self.version)?,
+        };
         let row = StateRow {
             updated_at: image.updated_at,
             attempts: image.attempts,
@@ -298,120 +311,101 @@ impl Draft {
             state: image.state.clone(),
             error: detail.error,
             history: detail.history,
+            checkpoint: detail.checkpoint,
         };
-        rows.put(Space::State, &no_key(no), &row.write());
+        self.states.push((no, Some(row.write())));
         Ok(())
     }
 
-    fn write_final(
-        &self,
+    fn put_final(
+        &mut self,
         no: u64,
-        is_stated: bool,
+        draft: &Draft,
         last: &Final,
-        library: &Library,
-        now: Time,
-        rows: &mut Rows<'_>,
+        hidden: &mut Vec<Group>,
     ) -> Result<(), Failure> {
         let is_dead = last.sketch.state == State::Dead;
-        let is_over = !is_dead && last.expires <= now;
-        let is_kept = !is_over;
+        if !is_dead && last.expires <= self.now {
+            return Ok(());
+        }
         let mut detail = Cow::Borrowed(&last.sketch.detail);
-        if detail.body.is_none() {
-            detail.to_mut().body = self.seed.as_ref().map(|seed| seed.body.clone());
+        if !detail.is_complete() {
+            detail = Cow::Owned(draft.detail(no, &detail, self.version)?);
         }
-        if !detail.is_complete() && (is_kept || !self.is_born) {
-            detail.to_mut().fill(library.detail(no)?.unwrap_or_default());
-        }
-        let body = detail.body.as_deref();
-        if is_kept {
-            let body = body.ok_or_else(|| Failure::Internal(format!("the body of task {no} is missing")))?;
-            let row = rows.encode(|bytes| last.write(body, &detail, bytes));
-            rows.put_final(no, last, is_dead, row);
-        }
-        if !self.is_born {
-            rows.delete(Space::Task, &no_key(no));
-            if self.is_gone || body.is_some_and(|body| body.payload.len() > INLINE_PAYLOAD) {
-                rows.delete(Space::Payload, &no_key(no));
-            }
-        }
-        if is_stated {
-            rows.delete(Space::State, &no_key(no));
-        }
-        Ok(())
-    }
-}
-
-struct Rows<'a> {
-    /// History, its keys, and the rest: so that many that follow each other go to the same place.
-    changes: [Vec<tree::Change>; 3],
-    /// What the latest row was encoded in.
-    row: Vec<u8>,
-    buckets: &'a Buckets,
-}
-
-impl Rows<'_> {
-    fn new(buckets: &Buckets) -> Rows<'_> {
-        Rows { changes: Default::default(), row: Vec::new(), buckets }
-    }
-
-    fn push(&mut self, space: Space, key: &[u8], value: Option<Bytes>) {
-        let list = match space {
-            Space::History(_) => 0,
-            Space::HistoryKey(_) => 1,
-            _ => 2,
+        let body = detail.body.as_deref().or(draft.seed.as_ref().map(|seed| &*seed.body));
+        let body = body.ok_or_else(|| Failure::Internal(format!("the body of task {no} is missing")))?;
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        last.write(body, &detail, &mut row);
+        let group = match is_dead {
+            true => Group::Dead,
+            false => Group::Ended(self.buckets[&bucket_end(last.sketch.updated_at, last.expires)]),
         };
-        self.changes[list].push(tree::Change { space, key: key.into(), value });
-    }
-
-    fn encode(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-        self.row.clear();
-        write(&mut self.row);
-        Bytes::from(&*self.row)
-    }
-
-    fn change(&mut self, space: Space, key: &[u8], value: Option<&[u8]>) {
-        self.push(space, key, value.map(Into::into));
-    }
-
-    fn put(&mut self, space: Space, key: &[u8], value: &[u8]) {
-        self.change(space, key, Some(value));
-    }
-
-    fn delete(&mut self, space: Space, key: &[u8]) {
-        self.change(space, key, None);
-    }
-
-    fn put_final(&mut self, no: u64, last: &Final, is_dead: bool, row: Bytes) {
-        let bucket = self.buckets.of(last.expires);
-        let (rows, keys) = match is_dead {
-            true => (Space::Dead, Space::DeadKey),
-            false => (Space::History(bucket), Space::HistoryKey(bucket)),
-        };
-        self.push(rows, &no_key(no), Some(row));
+        // The new row hides the old one by itself.
+        hidden.retain(|other| *other != group);
+        self.writer(group).push(&no.to_be_bytes(), Some(&row)).map_err(written)?;
+        self.row = row;
         if let Some(key) = &last.key {
-            self.put(keys, key, &no_key(no));
+            self.hints.push((hint_key(key_hash(key), no), Some(last.expires)));
         }
         if is_dead && last.expires < Time::MAX {
-            self.put(Space::Record, &dead_expiry_key(last.expires, no), &[]);
-        }
-    }
-
-    fn remove_final(&mut self, no: u64, stale: &Stale, library: &Library) -> Result<(), Failure> {
-        let spaces = match stale.is_dead {
-            true => Some((Space::Dead, Space::DeadKey)),
-            false => library
-                .bucket_of(no, stale.expires)?
-                .map(|bucket| (Space::History(bucket), Space::HistoryKey(bucket))),
-        };
-        if let Some((rows, keys)) = spaces {
-            self.delete(rows, &no_key(no));
-            if let Some(key) = &stale.key {
-                self.delete(keys, key);
-            }
-        }
-        if stale.is_dead && stale.expires < Time::MAX {
-            self.delete(Space::Record, &dead_expiry_key(stale.expires, no));
+            self.changed.insert(record_key(&dead_expiry_key(last.expires, no)), Some(Vec::new()));
         }
         Ok(())
+    }
+
+    /// Heads and bodies of live tasks. Bodies come first in the order of keys.
+    fn put_bodies(&mut self, drafts: &[(u64, &Draft)]) -> Result<(), Failure> {
+        let seeds = || {
+            let live = drafts.iter().filter(|(_, draft)| draft.is_live());
+            live.filter_map(|(no, draft)| Some((*no, draft.seed.as_ref()?)))
+        };
+        let mut writer = self.tables.image(Group::Bodies);
+        for (no, seed) in seeds() {
+            self.row.clear();
+            seed.write_body(&mut self.row);
+            writer.push(&body_key(no), Some(&self.row)).map_err(written)?;
+        }
+        for (no, seed) in seeds() {
+            self.row.clear();
+            seed.write_head(&mut self.row);
+            writer.push(&head_key(no), Some(&self.row)).map_err(written)?;
+        }
+        self.images.extend(self.tables.seal(writer).map_err(failed)?);
+        Ok(())
+    }
+
+    fn finish(mut self, position: u64, counters: Counters) -> Result<Batch, Failure> {
+        let mut rows = self.tables.image(Group::Rows);
+        for (key, value) in &self.changed {
+            rows.push(key, value.as_deref()).map_err(written)?;
+        }
+        // Behind all others in the order of keys.
+        for (no, row) in &self.states {
+            rows.push(&state_key(*no), row.as_deref()).map_err(written)?;
+        }
+        self.images.extend(self.tables.seal(rows).map_err(failed)?);
+        let hints = self.hints()?;
+        self.images.extend(self.tables.seal(hints).map_err(failed)?);
+        for writer in self.finals.into_values() {
+            self.images.extend(self.tables.seal(writer).map_err(failed)?);
+        }
+        Ok(Batch { tables: self.images, ended: self.ends, position, counters })
+    }
+
+    fn hints(&mut self) -> Result<tables::TableWriter, Failure> {
+        // Stable, so that of equal ones the later stays last.
+        self.hints.sort_by_key(|(key, _)| *key);
+        let mut writer = self.tables.image(Group::Keys);
+        let mut hints = self.hints.iter().peekable();
+        while let Some((key, until)) = hints.next() {
+            if hints.peek().is_some_and(|(next, _)| next == key) {
+                continue;
+            }
+            let row = until.map(write_until);
+            writer.keep_until(until.map_or(i64::MAX, Time::millis));
+            writer.push(key, row.as_ref().map(<[u8; 8]>::as_slice)).map_err(written)?;
+        }
+        Ok(writer)
     }
 }

@@ -1,11 +1,11 @@
 //! What the rest of the store knows of a running shard, and how it talks to it.
 
 use super::commit::Committer;
-use super::feeder::Trough;
-use super::inbox::{Job, Lane};
+use super::feeder::FeedQueue;
+use super::inbox::Lane;
 use super::journal::Journal;
 use super::readers::Readers;
-use super::shard::{Links, Reply, Turn};
+use super::shard::{Limits, Links, Reply, Turn};
 use super::threads::Threads;
 use codeq_queue::Failure;
 use codeq_queue::store::Health;
@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 
 pub struct ShardHandle {
     pub links: Arc<Links>,
-    pub trough: Arc<Trough>,
+    pub trough: Arc<FeedQueue>,
     pub committer: Option<Arc<Committer>>,
     pub journal: Option<Arc<Journal>>,
-    /// Creates wait while more than this waits for the tree.
-    pub unsettled_limit: usize,
+    /// How much may wait for the tables.
+    pub limits: Limits,
     /// Ends the thread that prepares segments.
     pub stop: Arc<AtomicBool>,
     pub threads: Mutex<Threads>,
@@ -48,11 +48,10 @@ impl ShardHandle {
     pub async fn ask<T: Send + 'static>(
         &self,
         lane: Lane,
-        bytes: usize,
         act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
     ) -> Result<T, Failure> {
         let (reply, answer) = oneshot::channel();
-        self.tell(lane, bytes, move |turn| act(turn, reply)).await?;
+        self.tell(lane, move |turn| act(turn, reply)).await?;
         answer.await.unwrap_or_else(|_| Err(self.failure()))
     }
 
@@ -60,15 +59,13 @@ impl ShardHandle {
     pub async fn tell(
         &self,
         lane: Lane,
-        bytes: usize,
         act: impl FnOnce(&mut Turn<'_>) + Send + 'static,
     ) -> Result<(), Failure> {
         let seat = self.links.inbox.seat(lane).await.ok_or_else(|| self.failure())?;
-        let act = Box::new(move |turn: &mut Turn<'_>| {
+        self.links.inbox.post(move |turn| {
             act(turn);
             drop(seat);
         });
-        self.links.inbox.post_job(Job { act, bytes });
         Ok(())
     }
 
@@ -101,25 +98,22 @@ impl ShardHandle {
         answer.await.unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Waits while too much waits for the tree. When the tree is in trouble the owner turns writers away.
-    pub async fn room(&self) {
+    /// Waits while too much waits for the tables. When the tables are in trouble the owner turns writers away.
+    pub async fn room(&self, lane: Lane) {
+        let limit = self.limits.unsettled_of(lane);
         loop {
             let freed = self.links.room.notified();
             let used = self.links.unsettled_bytes.load(Ordering::Relaxed);
             let is_hopeless = self.trough.trouble().is_some() || self.poison().is_some();
-            if used < self.unsettled_limit || is_hopeless || self.links.inbox.is_closed() {
+            if used < limit || is_hopeless || self.links.inbox.is_closed() {
                 return;
             }
             freed.await;
         }
     }
 
-    pub fn generation(&self) -> u64 {
-        self.links.generation.load(Ordering::Acquire)
-    }
-
     /// Blocks until everything is durable and the threads have ended: first who decides, then who syncs,
-    /// then who feeds the tree.
+    /// then who feeds the tables.
     pub fn close(&self) {
         let mut threads = self.threads.lock().expect("no one panics holding the threads");
         self.links.inbox.close();

@@ -12,11 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Something to do on the owner's thread.
-pub struct Job {
-    pub act: Box<dyn FnOnce(&mut Turn<'_>) + Send>,
-    /// At most so much it writes into the journal, if that is more than a little.
-    pub bytes: usize,
-}
+pub type Job = Box<dyn FnOnce(&mut Turn<'_>) + Send>;
 
 /// Commands that may wait in an inbox.
 const CREATES: isize = 8192;
@@ -45,6 +41,10 @@ pub struct Inbox {
 pub enum Lane {
     Create,
     Other,
+    /// What workers say of tasks they have.
+    Report,
+    /// What changes nothing.
+    Read,
 }
 
 /// A bounded number of commands under way.
@@ -130,13 +130,13 @@ impl Inbox {
     pub async fn seat(&self, lane: Lane) -> Option<Seat> {
         match lane {
             Lane::Create => self.creates.take().await,
-            Lane::Other => self.others.take().await,
+            Lane::Other | Lane::Report | Lane::Read => self.others.take().await,
         }
     }
 
-    /// Posts something small.
+    /// Posts something that needs no seat.
     pub fn post(&self, act: impl FnOnce(&mut Turn<'_>) + Send + 'static) -> bool {
-        self.post_job(Job { act: Box::new(act), bytes: 0 })
+        self.post_job(Box::new(act))
     }
 
     /// False if the shard takes nothing any more; the job is then dropped.

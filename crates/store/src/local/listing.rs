@@ -1,19 +1,19 @@
-//! Listing tasks: pages over the tree's rows of one instant.
+//! Listing tasks: pages over the tables of one instant.
 //!
-//! The first page has the tree take in what memory holds, so that everything acknowledged before is seen.
+//! Before a page is read the tables take in what memory holds, so that everything acknowledged before is seen.
 //! Rows lie in the order of their numbers, which is the order of creation, and a task keeps its number
 //! wherever it moves: a page that goes on behind a number neither repeats nor skips what was there
 //! throughout. Everything happens on a thread of its own, which ranks below the ones that answer callers.
 
-use super::codec::Corrupt;
 use super::handle::ShardHandle;
 use super::ids::IdKey;
 use super::inbox::{Inbox, Lane};
-use super::records::{Detail, Final, Seed, Sketch, StateRow, no_key};
+use super::library::{self, damaged, failed};
+use super::records::{Detail, Final, Seed, Sketch, StateRow};
 use super::routes::Shards;
 use super::shard::Links;
-use super::tree::{Space, TreeError, View};
-use codeq_queue::{Body, Failure, Filter, Lease, Listed, Owner, Page, Refusal, State, Task, Time};
+use super::tables::{Group, Live, LiveHead, Version, Walk};
+use codeq_queue::{Failure, Lease, Listed, Owner, Page, Refusal, State, Task, Time};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,12 +45,7 @@ pub async fn list(shards: &Shards, page: Page) -> Result<Result<Listed, Refusal>
             Some(starts) => starts,
             None => return Ok(Err(Refusal::InvalidCursor)),
         },
-        None => {
-            for shard in shards.iter() {
-                let _ = shard.trough.flush().await;
-            }
-            vec![Some(if page.is_newest_first { u64::MAX } else { 0 }); shards.len()]
-        }
+        None => vec![Some(if page.is_newest_first { u64::MAX } else { 0 }); shards.len()],
     };
     let mut portions = Vec::with_capacity(shards.len());
     for (shard, start) in shards.iter().zip(starts) {
@@ -63,7 +58,8 @@ pub async fn list(shards: &Shards, page: Page) -> Result<Result<Listed, Refusal>
 }
 
 async fn portion_of(shard: &ShardHandle, page: &Page, from: u64) -> Result<Portion, Failure> {
-    let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
+    let _ = shard.trough.flush().await;
+    let now = shard.ask(Lane::Other, |turn, reply| turn.answer(reply, turn.aged)).await?;
     let page = page.clone();
     shard.search(move |links| examine(links, &page, from, now)).await
 }
@@ -112,76 +108,114 @@ fn read_cursor(cursor: &str, shards: usize, is_newest_first: bool) -> Option<Vec
 }
 
 fn examine(links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, Failure> {
-    let tree = &links.library.tree;
-    let view = tree.view().map_err(failed)?;
-    let examined = examine_in(&*view, links, page, from, now);
-    drop(view);
-    match examined {
-        // Of a batch that is being written a task may be there before its payload.
-        Err(Failure::Internal(_)) => examine_in(&*tree.instant().map_err(failed)?, links, page, from, now),
-        examined => examined,
-    }
-}
-
-fn failed(error: TreeError) -> Failure {
-    Failure::unavailable(format!("reading the tree failed: {error}"))
-}
-
-fn examine_in(view: &dyn View, links: &Links, page: &Page, from: u64, now: Time) -> Result<Portion, Failure> {
-    let spaces = spaces(&page.filter, &view.buckets(), now);
+    let version = links.library.version();
+    let mut streams = streams(&version, page, from, now)?;
     let mut scan = Scan {
         page,
-        now,
         ids: &links.library.ids,
         inbox: &links.inbox,
-        view,
-        current: None,
+        version: &version,
         found: Vec::new(),
         bytes: 0,
         examined: 0,
         until: Instant::now() + PATIENCE,
         rested: Instant::now(),
         rounds: links.inbox.rounds(),
-        next: None,
-        wrong: None,
     };
-    view.walk(&spaces, from, page.is_newest_first, &mut |space, no, row| scan.see(space, no, row))
-        .map_err(failed)?;
-    scan.end()
+    loop {
+        let heads = streams.iter().enumerate().filter_map(|(index, stream)| Some((stream.number()?, index)));
+        let first = if page.is_newest_first { heads.max() } else { heads.min() };
+        let Some((no, index)) = first else { return Ok(Portion { found: scan.found, next: None }) };
+        if scan.is_full() {
+            return Ok(Portion { found: scan.found, next: Some(no) });
+        }
+        scan.examined += 1;
+        if let Some(sketch) = streams[index].take(page, now)? {
+            scan.see(sketch)?;
+        }
+    }
 }
 
-/// The spaces in which something can match. Live rows come first: of a task that is moving, its end counts.
-fn spaces(filter: &Filter, buckets: &[i64], now: Time) -> Vec<Space> {
-    let lease = Lease { owner: Arc::new(Owner::new("", "")), until: now, claimed_at: now };
+/// Tasks of one kind in the order of their numbers.
+enum Stream {
+    Live { rows: Live, next: Option<LiveHead> },
+    Ended(Walk),
+}
+
+/// The rows in which something can match.
+fn streams(version: &Version, page: &Page, from: u64, now: Time) -> Result<Vec<Stream>, Failure> {
+    let lease = Lease::new(Arc::new(Owner::new("", "")), now, now);
     let live = [State::Ready { seq: 0 }, State::Delayed { until: now }, State::Running(Arc::new(lease))];
     let done = [State::Completed, State::Failed, State::Cancelled];
-    let mut spaces = Vec::new();
-    if live.iter().any(|state| filter.admits(state)) {
-        spaces.extend([Space::Task, Space::State]);
+    let admits = |states: &[State]| states.iter().any(|state| page.filter.admits(state));
+    let mut streams = Vec::new();
+    if admits(&live) {
+        let mut rows = version.walk_live(from, page.is_newest_first).map_err(failed)?;
+        let next = rows.take_next().map_err(failed)?;
+        streams.push(Stream::Live { rows, next });
     }
-    if filter.admits(&State::Dead) {
-        spaces.push(Space::Dead);
+    let dead = admits(&[State::Dead]).then_some(Group::Dead);
+    let ends = version.ends().filter(|end| admits(&done) && *end > now.millis()).map(Group::Ended);
+    for group in dead.into_iter().chain(ends) {
+        let walk = version.walk_numbers(group, from, page.is_newest_first).map_err(failed)?;
+        streams.push(Stream::Ended(walk));
     }
-    if done.iter().any(|state| filter.admits(state)) {
-        spaces.extend(buckets.iter().filter(|end| **end > now.millis()).map(|end| Space::History(*end)));
-    }
-    spaces
+    Ok(streams)
 }
 
-/// The rows of one task as they come by.
-struct Gathered {
-    sketch: Sketch,
-    /// The payload lies in a row of its own.
-    is_apart: bool,
+impl Stream {
+    fn number(&self) -> Option<u64> {
+        match self {
+            Stream::Live { next, .. } => next.as_ref().map(|(no, ..)| *no),
+            Stream::Ended(walk) => {
+                walk.row().and_then(|(key, _)| key.try_into().ok()).map(u64::from_be_bytes)
+            }
+        }
+    }
+
+    /// The task it stands at, if it may match; of a live one only what its head knows. Goes on to the next.
+    fn take(&mut self, page: &Page, now: Time) -> Result<Option<Sketch>, Failure> {
+        let is_theirs = |tenant: &str| page.tenant.as_ref().is_none_or(|own| **own == *tenant);
+        match self {
+            Stream::Live { rows, next } => {
+                let Some((no, head, state)) = next.take() else { return Ok(None) };
+                *next = rows.take_next().map_err(failed)?;
+                let seed = Seed::read_head(&head).map_err(damaged(no, "head"))?;
+                let is_theirs = is_theirs(&seed.body.tenant);
+                let mut sketch = seed.sketch(no);
+                if let Some(row) = state {
+                    sketch.change(StateRow::read(&row).map_err(damaged(no, "state"))?);
+                }
+                let may_match = is_theirs && page.filter.admits(&sketch.state);
+                Ok(may_match.then_some(sketch))
+            }
+            Stream::Ended(walk) => {
+                let row = walk.row().and_then(|(key, row)| Some((key, row?)));
+                let sketch = match row {
+                    Some((key, row)) => {
+                        let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
+                        let (expires, state, tenant) =
+                            Final::peek(row).map_err(damaged(no, "final record"))?;
+                        let is_visible = state == State::Dead || expires > now;
+                        match is_visible && is_theirs(tenant) && page.filter.admits(&state) {
+                            true => Some(Final::read(no, row).map_err(damaged(no, "final record"))?.sketch),
+                            false => None,
+                        }
+                    }
+                    None => None,
+                };
+                walk.advance().map_err(failed)?;
+                Ok(sketch)
+            }
+        }
+    }
 }
 
 struct Scan<'a> {
     page: &'a Page,
-    now: Time,
     ids: &'a IdKey,
     inbox: &'a Inbox,
-    view: &'a dyn View,
-    current: Option<Gathered>,
+    version: &'a Version,
     found: Vec<(u64, Task)>,
     bytes: usize,
     examined: usize,
@@ -189,28 +223,9 @@ struct Scan<'a> {
     rested: Instant,
     /// Of the owner, when this search last looked.
     rounds: u64,
-    /// Set when the walk stops early.
-    next: Start,
-    wrong: Option<Failure>,
 }
 
 impl Scan<'_> {
-    fn see(&mut self, space: Space, no: u64, row: &[u8]) -> bool {
-        let is_next = self.current.as_ref().is_none_or(|current| current.sketch.no != no);
-        if is_next {
-            self.emit();
-            if self.is_full() {
-                self.next = Some(no);
-                return false;
-            }
-            self.examined += 1;
-        }
-        if let Err(error) = self.gather(space, no, row) {
-            self.wrong = Some(Failure::Internal(format!("row {no} of {space:?}: {error}")));
-        }
-        self.wrong.is_none()
-    }
-
     fn is_full(&mut self) -> bool {
         let is_late = self.examined % STRIDE == STRIDE - 1 && {
             self.make_way();
@@ -229,67 +244,25 @@ impl Scan<'_> {
         (self.rested, self.rounds) = (Instant::now(), self.inbox.rounds());
     }
 
-    fn gather(&mut self, space: Space, no: u64, row: &[u8]) -> Result<(), Corrupt> {
-        match space {
-            Space::Task => {
-                let (seed, is_apart) = Seed::read(row)?;
-                self.current = Some(Gathered { sketch: seed.sketch(no), is_apart });
-            }
-            Space::State => {
-                if let Some(current) = self.current.as_mut().filter(|current| current.sketch.no == no) {
-                    current.sketch.change(StateRow::read(row)?);
-                }
-            }
-            _ if !self.page.filter.admits(&Final::read_state(row)?) => {
-                // An end that does not match hides the live rows of the same task.
-                self.current = None;
-            }
-            _ => {
-                let last = Final::read(no, row)?;
-                let is_visible = last.is_visible(self.now);
-                self.current = is_visible.then_some(Gathered { sketch: last.sketch, is_apart: false });
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the task that is complete now, if it matches.
-    fn emit(&mut self) {
-        let Some(Gathered { mut sketch, is_apart }) = self.current.take() else { return };
-        let is_theirs =
-            |body: &Arc<Body>| self.page.tenant.as_ref().is_none_or(|tenant| body.tenant == *tenant);
-        if !self.page.filter.admits(&sketch.state) || !sketch.detail.body.as_ref().is_some_and(is_theirs) {
-            return;
-        }
+    /// Takes a task if it matches.
+    fn see(&mut self, mut sketch: Sketch) -> Result<(), Failure> {
         let no = sketch.no;
-        let matches = |task: &Task| self.page.filter.matches(task);
-        if !sketch.task(self.ids).as_ref().is_some_and(matches) {
-            return;
+        if sketch.state.is_live() {
+            let command = self.page.filter.command.as_ref();
+            let body = sketch.detail.body.as_ref();
+            // Cheaper to know than whether the rest matches, for which the body is needed.
+            if command.zip(body).is_some_and(|(command, body)| !command.eq_ignore_ascii_case(&body.command)) {
+                return Ok(());
+            }
+            let Some(detail) = library::detail(self.version, no)? else { return Ok(()) };
+            sketch.detail = detail;
         }
-        if is_apart && let Err(failure) = self.add_payload(&mut sketch) {
-            self.wrong = Some(failure);
-            return;
-        }
-        if let Some(task) = sketch.task(self.ids) {
+        let Some(task) = sketch.task(self.ids) else { return Ok(()) };
+        if self.page.filter.matches(&task) {
             self.bytes += task.body.payload.len();
             self.found.push((no, task));
         }
-    }
-
-    fn add_payload(&self, sketch: &mut Sketch) -> Result<(), Failure> {
-        let no = sketch.no;
-        let row = self.view.get(Space::Payload, &no_key(no));
-        let row = row.map_err(failed)?;
-        let added = row.ok_or(Corrupt("it is missing")).and_then(|row| sketch.detail.add_payload(row));
-        added.map_err(|error| Failure::Internal(format!("row {no} of Payload: {error}")))
-    }
-
-    fn end(mut self) -> Result<Portion, Failure> {
-        self.emit();
-        match self.wrong {
-            Some(wrong) => Err(wrong),
-            None => Ok(Portion { found: self.found, next: self.next }),
-        }
+        Ok(())
     }
 }
 
@@ -305,6 +278,7 @@ impl Seed {
             max_attempts: self.max_attempts,
             created_at: self.created_at,
             updated_at: self.created_at,
+            progress: None,
             detail: Detail::of(self.body),
         }
     }
@@ -315,7 +289,8 @@ impl Sketch {
         self.updated_at = row.updated_at;
         (self.attempts, self.refunds, self.max_attempts) = (row.attempts, row.refunds, row.max_attempts);
         self.state = row.state;
-        (self.detail.error, self.detail.history) = (row.error, row.history);
+        (self.detail.error, self.detail.history, self.detail.checkpoint) =
+            (row.error, row.history, row.checkpoint);
     }
 }
 

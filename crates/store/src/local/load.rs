@@ -1,99 +1,82 @@
-//! Bringing a shard back: the tree's live rows, then what the journal has beyond them.
+//! Bringing a shard back: the live rows of the tables, then what the journal has beyond them.
 
 use super::change::Fed;
 use super::codec::{Corrupt, Reader};
 use super::entry::Entry;
-use super::library::Library;
+use super::library::{self, Library};
 use super::parts;
 use super::records::{
-    COUNTERS_KEY, Counters, DEAD_EXPIRY, DELIVERY, QueueRow, Seed, StateRow, read_queue_row_key,
+    DEAD_EXPIRY, DELIVERY, QUEUE, QueueRow, RECORD, STATE, Seed, StateRow, read_queue_row_key,
 };
 use super::shard::{Recent, Shard};
-use super::tree::{Space, Tree, TreeError};
+use super::tables::{Group, TableError, Version};
 use codeq_queue::State;
-use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum LoadError {
     #[error(transparent)]
-    Tree(#[from] TreeError),
-    #[error("the tree's row {key} of {space:?}: {reason}")]
-    Row { space: Space, key: String, reason: String },
+    Table(#[from] TableError),
+    #[error("the row {key} of {group:?}: {reason}")]
+    Row { group: Group, key: String, reason: String },
 }
 
-fn bad(space: Space, key: &[u8], reason: impl ToString) -> LoadError {
+fn bad(group: Group, key: &[u8], reason: impl ToString) -> LoadError {
     let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    LoadError::Row { space, key, reason: reason.to_string() }
-}
-
-/// Visits every row of a space, stopping at the first that cannot be understood.
-fn each(
-    tree: &dyn Tree,
-    space: Space,
-    mut see: impl FnMut(&[u8], &[u8]) -> Result<(), String>,
-) -> Result<(), LoadError> {
-    let mut wrong = None;
-    tree.scan(space, &[], None, &mut |key, row| {
-        wrong = see(key, row).err().map(|reason| bad(space, key, reason));
-        wrong.is_none()
-    })?;
-    wrong.map_or(Ok(()), Err)
-}
-
-fn number(key: &[u8]) -> Result<u64, String> {
-    key.try_into().map(u64::from_be_bytes).map_err(|_| "not a number".to_owned())
+    LoadError::Row { group, key, reason: reason.to_string() }
 }
 
 fn text(error: Corrupt) -> String {
     error.to_string()
 }
 
-/// Fills an empty shard from the tree. Gives the numbers of the tasks that have a state row.
-pub fn from_tree(shard: &mut Shard, tree: &dyn Tree) -> Result<HashSet<u64>, LoadError> {
-    if let Some(row) = tree.get(Space::Meta, COUNTERS_KEY)? {
-        shard.counters = Counters::read(&row).map_err(|error| bad(Space::Meta, COUNTERS_KEY, error))?;
+/// Fills an empty shard from the tables.
+pub fn from_tables(shard: &mut Shard, version: &Arc<Version>) -> Result<(), LoadError> {
+    shard.counters = version.counters;
+    shard.adopt(version.clone());
+    load_tasks(shard, version)?;
+    // Queues and records come before states in the order of keys.
+    let mut rows = version.walk(Group::Rows, &[], &[STATE])?;
+    while let Some((key, row)) = rows.row() {
+        if let Some(row) = row {
+            load_row(shard, key, row).map_err(|reason| bad(Group::Rows, key, reason))?;
+        }
+        rows.advance()?;
     }
-    let mut states: HashMap<u64, StateRow> = HashMap::new();
-    each(tree, Space::State, |key, row| {
-        states.insert(number(key)?, StateRow::read(row).map_err(text)?);
-        Ok(())
-    })?;
-    let stated = states.keys().copied().collect();
-    load_tasks(shard, tree, states)?;
-    each(tree, Space::Meta, |key, row| {
-        if key.first() == Some(&b'q') {
+    Ok(())
+}
+
+fn load_row(shard: &mut Shard, key: &[u8], row: &[u8]) -> Result<(), String> {
+    match key.split_first() {
+        Some((&QUEUE, _)) => {
             let (queue, row) = (read_queue_row_key(key).map_err(text)?, QueueRow::read(row).map_err(text)?);
             let id = shard.queues.intern(&queue.tenant, &queue.command);
             let queue = shard.queues.at_mut(id);
             (queue.dead, queue.is_paused, queue.spelling) = (row.dead, row.is_paused, row.spelling);
-        }
-        Ok(())
-    })?;
-    each(tree, Space::Record, |key, row| match key.first() {
-        Some(&DELIVERY) => {
-            let delivery = parts::read_delivery(&mut Reader(row)).map_err(text)?;
-            shard.outbox.insert(Arc::new(delivery));
             Ok(())
         }
-        Some(&DEAD_EXPIRY) => Ok(()),
-        _ => shard.apply_record(key, Some(row)).map_err(str::to_owned),
-    })?;
-    Ok(stated)
+        Some((&RECORD, key)) => match key.first() {
+            Some(&DELIVERY) => {
+                let delivery = parts::read_delivery(&mut Reader(row)).map_err(text)?;
+                shard.outbox.insert(Arc::new(delivery));
+                Ok(())
+            }
+            Some(&DEAD_EXPIRY) => Ok(()),
+            _ => shard.apply_record(key, Some(row)).map_err(str::to_owned),
+        },
+        _ => Err("it is of no known kind".to_owned()),
+    }
 }
 
-fn load_tasks(
-    shard: &mut Shard,
-    tree: &dyn Tree,
-    mut states: HashMap<u64, StateRow>,
-) -> Result<(), LoadError> {
-    // Ready lists are filled in the order of becoming ready, which is not the order of the rows.
+fn load_tasks(shard: &mut Shard, version: &Version) -> Result<(), LoadError> {
+    // Ready lists are filled in the order of becoming ready, which is not the order of the numbers.
     let mut ready = Vec::new();
-    each(tree, Space::Task, |key, row| {
-        let no = number(key)?;
-        let (mut seed, _) = Seed::read(row).map_err(text)?;
-        let state = states.remove(&no);
+    let mut live = version.walk_live(0, false)?;
+    while let Some((no, head, state)) = live.take_next()? {
+        let wrong = |error| bad(Group::Bodies, &no.to_be_bytes(), error);
+        let mut seed = Seed::read_head(&head).map_err(wrong)?;
+        let state = state.map(|row| StateRow::read(&row)).transpose().map_err(wrong)?;
         if let Some(state) = &state {
             seed.state = state.state.clone();
         }
@@ -107,12 +90,11 @@ fn load_tasks(
             slot.updated_at = state.updated_at;
             (slot.attempts, slot.refunds, slot.max_attempts) =
                 (state.attempts, state.refunds, state.max_attempts);
+            if state.attempts > 0 {
+                shard.started(slot_id);
+            }
         }
         ready.extend(seq.map(|seq| (seq, slot_id)));
-        Ok(())
-    })?;
-    if let Some(no) = states.keys().next() {
-        return Err(bad(Space::State, &no.to_be_bytes(), "has no task"));
     }
     ready.sort_unstable();
     for (_, slot_id) in ready {
@@ -121,14 +103,14 @@ fn load_tasks(
     Ok(())
 }
 
-/// Applies one journal frame to the shard. Gives what the tree is to be told.
+/// Applies one journal frame to the shard. Gives what the tables are to be told.
 pub fn replay(shard: &mut Shard, library: &Library, position: u64, payload: &[u8]) -> Result<Fed, String> {
     shard.position = position;
     let reader = &mut Reader(payload);
     // Frames are padded with zeros.
     while reader.0.first().is_some_and(|mark| *mark != 0) {
         let mut entry = Entry::read(reader).map_err(text)?;
-        if let Entry::Reopened { no, letter, .. } = &mut entry {
+        if let Entry::Reopened { no, letter: letter @ None, .. } = &mut entry {
             *letter = match shard.recent.get(no) {
                 Some(Recent::Final { ended, .. }) => {
                     let mut whole = (**ended).clone();
@@ -136,7 +118,7 @@ pub fn replay(shard: &mut Shard, library: &Library, position: u64, payload: &[u8
                     is_there.then(|| Arc::new(whole))
                 }
                 Some(Recent::Gone { .. }) => None,
-                None => library.last(*no, shard.counters.last).map_err(|e| e.to_string())?.map(Arc::new),
+                None => library::last(&library.version(), *no).map_err(|e| e.to_string())?.map(Arc::new),
             };
         }
         shard.apply(entry)?;

@@ -1,178 +1,193 @@
-//! Calls that look into the tree before they act.
+//! Calls that look into the tables before they act.
 //!
-//! What was read may be obsolete when the owner sees it. It therefore comes with the generation it was read
-//! at; the owner gives it back if something has left memory for the tree since, and the call looks again.
+//! What was read may be obsolete when the owner sees it. It therefore comes with the position it was read at. The
+//! owner gives it back if something has left memory since that these tables do not have, and the call looks again.
 
 use super::handle::ShardHandle;
 use super::inbox::Lane;
+use super::library::{self, Library};
 use super::records::Final;
 use super::shard::{Arrival, KeyedTask, Links, Named, Reply, Turn};
-use super::tree::Space;
+use super::tables::{Group, Version};
 use codeq_queue::store::{Created, Import, Items, TaskRef};
 use codeq_queue::{Failure, Time};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-/// How often named tasks are looked up before others are said to be in the way.
-const LOOKS: u32 = 100;
+/// How often a call looks before others are said to be in the way.
+const LOOKUP_RETRIES_MAX: u32 = 100;
+/// Records that a cleanup examines at a time, and removes at a time.
+const CLEANUP_EXAMINED_MAX: usize = 10_000;
+const CLEANUP_REMOVED_MAX: usize = 1000;
+/// A cleanup rests this many times as long as it has read: it costs other callers little.
+const CLEANUP_RESTS: u32 = 3;
 
-/// Looks the keys of a batch up in the tree, as of `generation`.
-fn look_up_keys(links: &Links, tasks: &mut [KeyedTask], now: Time) -> Result<u64, Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    for task in tasks {
-        task.prior = match &task.key {
-            Some(key) => links.library.keyed(key, now)?,
-            None => None,
-        };
+/// A failure, when some of what was asked for has happened already or not.
+pub fn after(has_begun: bool, failure: Failure) -> Failure {
+    match failure {
+        Failure::Unavailable { reason, .. } if has_begun => Failure::unknown(reason),
+        other => other,
     }
-    Ok(generation)
+}
+
+/// Reads with `look` on a reading thread. Gives what was found, and the position it was read at.
+async fn look<L: Send + 'static>(
+    shard: &ShardHandle,
+    look: impl FnOnce(&Library, &Version) -> Result<L, Failure> + Send + 'static,
+) -> Result<(L, u64), Failure> {
+    let read = |links: &Links| {
+        let version = links.library.version();
+        Ok((look(&links.library, &version)?, version.position))
+    };
+    shard.read(read).await
 }
 
 pub async fn create_on(
     shard: Arc<ShardHandle>,
     mut tasks: Vec<KeyedTask>,
-    bytes: usize,
 ) -> Result<Items<Created>, Failure> {
-    shard.room().await;
     let has_keys = tasks.iter().any(|task| task.key.is_some());
     let mut answers = Vec::with_capacity(tasks.len());
-    let mut at_once = tasks.len();
     while !tasks.is_empty() {
-        let mut some = tasks.drain(..at_once.min(tasks.len())).collect::<Vec<_>>();
-        let mut generation = shard.generation();
+        shard.room(Lane::Create).await;
+        let mut as_of = u64::MAX;
         if has_keys {
-            (some, generation) = shard
-                .read(move |links| {
-                    // Records that are over are sorted out by the owner, whose time counts.
-                    let generation = look_up_keys(links, &mut some, Time::ZERO)?;
-                    Ok((some, generation))
-                })
-                .await?;
+            (tasks, as_of) = look(&shard, |_, version| look_up_keys(version, tasks)).await?;
         }
-        let asked = shard.ask(Lane::Create, bytes, move |turn, reply| turn.create(some, generation, reply));
-        let created = asked.await.map_err(|failure| match failure {
-            Failure::Unavailable { reason, .. } if !answers.is_empty() => Failure::unknown(reason),
-            other => other,
-        });
-        match created? {
-            Ok(created) => answers.extend(created),
-            Err(again) => {
-                // Fewer are looked up sooner: at some number nothing moves meanwhile.
-                at_once = again.len().div_ceil(2);
-                tasks.splice(..0, again);
+        let asked = shard.ask(Lane::Create, move |turn, reply| turn.create(tasks, as_of, reply));
+        let part = asked.await.map_err(|failure| after(!answers.is_empty(), failure))?;
+        answers.extend(part.done);
+        tasks = part.rest;
+    }
+    Ok(answers)
+}
+
+fn look_up_keys(version: &Version, mut tasks: Vec<KeyedTask>) -> Result<Vec<KeyedTask>, Failure> {
+    for task in &mut tasks {
+        // Records that are over are sorted out by the owner, whose time counts.
+        let found = task.key.as_ref().map(|key| library::keyed(version, key, Time::ZERO));
+        task.prior = found.transpose()?.flatten();
+    }
+    Ok(tasks)
+}
+
+/// Acts on named tasks, with their final records as far as the tables have them.
+pub async fn act_on_named<T: Send + 'static>(
+    shard: Arc<ShardHandle>,
+    tasks: Vec<TaskRef>,
+    act: impl Fn(&mut Turn<'_>, Vec<Named>, u64, Reply<Option<Vec<T>>>) + Clone + Send + 'static,
+) -> Result<Vec<T>, Failure> {
+    let mut answers = Vec::with_capacity(tasks.len());
+    let mut looks = 0;
+    while answers.len() < tasks.len() {
+        if looks == LOOKUP_RETRIES_MAX {
+            let busy = Failure::unavailable("the tasks are being changed by others");
+            return Err(after(!answers.is_empty(), busy));
+        }
+        // Of what ended a moment ago, memory may have only a part.
+        let _ = shard.trough.flush().await;
+        let asked = tasks[answers.len()..].to_vec();
+        let (named, as_of) = look(&shard, |library, version| look_up_named(library, version, asked)).await?;
+        let act = act.clone();
+        let done = shard.ask(Lane::Other, move |turn, reply| act(turn, named, as_of, reply)).await;
+        match done.map_err(|failure| after(!answers.is_empty(), failure))? {
+            Some(done) => {
+                answers.extend(done);
+                looks = 0;
             }
+            None => looks += 1,
         }
     }
     Ok(answers)
 }
 
-/// What the tree has of the named tasks, completed, as of the generation given with it.
-fn look_up_named(links: &Links, tasks: &[TaskRef]) -> Result<(Vec<Named>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    let library = &links.library;
-    let named = tasks.iter().map(|task| {
-        let last = library.find(&task.tenant, &task.id, None, Time::ZERO)?;
-        Ok(Named { task: task.clone(), last })
+fn look_up_named(library: &Library, version: &Version, tasks: Vec<TaskRef>) -> Result<Vec<Named>, Failure> {
+    let named = tasks.into_iter().map(|task| {
+        let last = library.named(version, &task.tenant, &task.id)?;
+        Ok(Named { task, last })
     });
-    Ok((named.collect::<Result<_, Failure>>()?, generation))
-}
-
-/// Has the tree take in what memory holds, then acts on named tasks until nothing moved in between.
-pub async fn act_on_named<T: Send + 'static>(
-    shard: Arc<ShardHandle>,
-    tasks: Vec<TaskRef>,
-    act: impl Fn(&mut Turn<'_>, Vec<Named>, u64, Reply<Option<T>>) + Clone + Send + 'static,
-) -> Result<T, Failure> {
-    for round in 0..LOOKS {
-        // Not before every look: a flush moves things by itself.
-        if round % 4 == 0 {
-            let _ = shard.trough.flush().await;
-        }
-        let asked = tasks.clone();
-        let (named, generation) = shard.read(move |links| look_up_named(links, &asked)).await?;
-        let act = act.clone();
-        let done = shard.ask(Lane::Other, 0, move |turn, reply| act(turn, named, generation, reply)).await?;
-        if let Some(done) = done {
-            return Ok(done);
-        }
-    }
-    Err(Failure::unavailable("the tasks are being changed by others"))
-}
-
-/// What the tree has under the ids and keys of tasks from elsewhere.
-fn look_up_arrivals(links: &Links, imports: Vec<Import>) -> Result<(Vec<Arrival>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    let library = &links.library;
-    let arrivals = imports.into_iter().map(|import| {
-        let (no, _) = library.ids.decode(&import.task.id);
-        let last = library.last(no, Time::ZERO)?.map(Arc::new);
-        let mut arrival = Arrival { import, last, prior: None };
-        arrival.prior = match arrival.key() {
-            Some(key) => library.keyed(&key, Time::ZERO)?,
-            None => None,
-        };
-        Ok(arrival)
-    });
-    Ok((arrivals.collect::<Result<_, Failure>>()?, generation))
+    named.collect()
 }
 
 pub async fn import_on(shard: Arc<ShardHandle>, imports: Vec<Import>) -> Result<Items<bool>, Failure> {
-    shard.room().await;
-    let _ = shard.trough.flush().await;
-    let bytes = imports.iter().map(import_bytes).sum();
-    loop {
-        let asked = imports.clone();
-        let (arrivals, generation) = shard.read(move |links| look_up_arrivals(links, asked)).await?;
-        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.import(arrivals, generation, reply);
-        if let Some(done) = shard.ask(Lane::Create, bytes, act).await? {
-            return Ok(done);
-        }
+    let (mut answers, mut rest) = (Vec::with_capacity(imports.len()), imports);
+    while !rest.is_empty() {
+        shard.room(Lane::Create).await;
+        let (arrivals, as_of) =
+            look(&shard, |library, version| look_up_arrivals(library, version, rest)).await?;
+        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.import(arrivals, as_of, reply);
+        let part = shard.ask(Lane::Create, act).await;
+        let part = part.map_err(|failure| after(!answers.is_empty(), failure))?;
+        answers.extend(part.done);
+        rest = part.rest;
     }
+    Ok(answers)
 }
 
-fn import_bytes(import: &Import) -> usize {
-    let result = import.record.as_ref().and_then(|record| record.result.as_ref());
-    import.task.body.bytes() + 512 + result.map_or(0, |text| text.len())
+/// What the tables have under the ids and keys of tasks from elsewhere.
+fn look_up_arrivals(
+    library: &Library,
+    version: &Version,
+    imports: Vec<Import>,
+) -> Result<Vec<Arrival>, Failure> {
+    let arrivals = imports.into_iter().map(|import| {
+        let neighbours = library.neighbours(version, &import.task.id)?;
+        let mut arrival = Arrival { import, neighbours, prior: None };
+        let prior = arrival.key().map(|key| library::keyed(version, &key, Time::ZERO));
+        arrival.prior = prior.transpose()?.flatten();
+        Ok(arrival)
+    });
+    arrivals.collect()
 }
 
-/// Finished tasks of a tenant that are still there at `now` and whose retention ends at or before `before`.
-fn over_by(
-    links: &Links,
-    tenant: &str,
+/// What a cleanup looks for, and where it goes on: a bucket and a number in it.
+#[derive(Clone)]
+struct CleanupScan {
+    tenant: Arc<str>,
     now: Time,
     before: Time,
-    limit: usize,
-) -> Result<(Vec<Arc<Final>>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
-    let mut found = Vec::new();
-    let mut wrong = None;
-    for bucket in links.library.tree.buckets() {
-        let mut visit = |key: &[u8], row: &[u8]| {
-            let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
-            match Final::read(no, row) {
-                Ok(last) => {
-                    let is_theirs =
-                        last.sketch.detail.body.as_ref().is_some_and(|body| &*body.tenant == tenant);
-                    if is_theirs && last.is_visible(now) && last.expires <= before {
-                        found.push(Arc::new(last));
-                    }
+    from: (i64, u64),
+}
+
+impl CleanupScan {
+    /// Finished tasks of the tenant that are still there and whose retention ends in time; where to go on is `None`
+    /// at the end.
+    fn page(&self, version: &Version, limit: usize) -> Result<CleanupPage, Failure> {
+        let begun = Instant::now();
+        let mut page = CleanupPage { found: Vec::new(), next: None, took: Duration::ZERO };
+        let mut examined = 0;
+        for end in version.ends().filter(|end| *end >= self.from.0) {
+            let from = if end == self.from.0 { self.from.1 } else { 0 };
+            let mut walk = version.walk_numbers(Group::Ended(end), from, false).map_err(library::failed)?;
+            while let Some((key, row)) = walk.row() {
+                let no = key.try_into().map(u64::from_be_bytes).unwrap_or_default();
+                if page.found.len() >= limit || examined >= CLEANUP_EXAMINED_MAX {
+                    (page.next, page.took) = (Some((end, no)), begun.elapsed());
+                    return Ok(page);
                 }
-                Err(error) => {
-                    wrong = Some(Failure::Internal(format!("row {no} of bucket {bucket}: {error}")))
+                examined += 1;
+                if let Some(row) = row {
+                    page.found.extend(self.wanted(no, row).map_err(library::damaged(no, "final record"))?);
                 }
+                walk.advance().map_err(library::failed)?;
             }
-            found.len() < limit && wrong.is_none()
-        };
-        let scanned = links.library.tree.scan(Space::History(bucket), &[], None, &mut visit);
-        scanned.map_err(|error| Failure::unavailable(error.to_string()))?;
-        if let Some(wrong) = wrong {
-            return Err(wrong);
         }
-        if found.len() >= limit {
-            break;
-        }
+        Ok(page)
     }
-    Ok((found, generation))
+
+    fn wanted(&self, no: u64, row: &[u8]) -> Result<Option<Arc<Final>>, super::codec::Corrupt> {
+        let (expires, _, tenant) = Final::peek(row)?;
+        if tenant != &*self.tenant || expires <= self.now || expires > self.before {
+            return Ok(None);
+        }
+        Final::read(no, row).map(|last| Some(Arc::new(last)))
+    }
+}
+
+struct CleanupPage {
+    found: Vec<Arc<Final>>,
+    next: Option<(i64, u64)>,
+    took: Duration,
 }
 
 pub async fn cleanup_on(
@@ -181,39 +196,46 @@ pub async fn cleanup_on(
     before: Time,
     limit: usize,
 ) -> Result<u64, Failure> {
-    // What ended a moment ago must be in the tree to be found.
+    // What ended a moment ago must be in the tables to be found.
     let _ = shard.trough.flush().await;
-    let now = shard.ask(Lane::Other, 0, |turn, reply| turn.answer(reply, turn.now)).await?;
-    let (mut found, mut generation) =
-        shard.read(move |links| over_by(links, &tenant, now, before, limit)).await?;
-    let (mut removed, mut at_once, mut is_fresh) = (0, found.len(), true);
-    while !found.is_empty() {
-        let mut some = found.drain(..at_once.min(found.len())).collect::<Vec<_>>();
-        if !is_fresh {
-            (some, generation) = shard.read(move |links| still_there(links, some)).await?;
+    let now = shard.ask(Lane::Other, |turn, reply| turn.answer(reply, turn.aged)).await?;
+    let mut scan = CleanupScan { tenant, now, before, from: (i64::MIN, 0) };
+    let mut removed = 0;
+    while removed < limit as u64 {
+        let room = CLEANUP_REMOVED_MAX.min(limit - usize::try_from(removed).unwrap_or(limit));
+        let page = {
+            let scan = scan.clone();
+            shard.search(move |links| scan.page(&links.library.version(), room)).await?
+        };
+        if !page.found.is_empty() {
+            removed += remove_still(shard, page.found).await?;
         }
-        let asked = some.clone();
-        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(asked, generation, reply);
-        match shard.ask(Lane::Other, 0, act).await? {
-            Some(count) => removed += count,
-            None => {
-                at_once = some.len().div_ceil(2).max(1);
-                found.splice(..0, some);
-            }
-        }
-        is_fresh = false;
+        let Some(next) = page.next else { break };
+        scan.from = next;
+        tokio::time::sleep(page.took * CLEANUP_RESTS).await;
     }
     Ok(removed)
 }
 
-/// Those of the finished tasks that the tree still has, as of the generation given with them.
-fn still_there(links: &Links, found: Vec<Arc<Final>>) -> Result<(Vec<Arc<Final>>, u64), Failure> {
-    let generation = links.generation.load(Ordering::Acquire);
+/// Removes those of the finished tasks that are still there.
+async fn remove_still(shard: &ShardHandle, mut found: Vec<Arc<Final>>) -> Result<u64, Failure> {
+    let mut removed = 0;
+    while !found.is_empty() {
+        let (still, as_of) = look(shard, |_, version| still_there(version, found)).await?;
+        let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(still, as_of, reply);
+        let part = shard.ask(Lane::Other, act).await?;
+        removed += part.done.into_iter().filter(|is_removed| *is_removed).count() as u64;
+        found = part.rest;
+    }
+    Ok(removed)
+}
+
+fn still_there(version: &Version, found: Vec<Arc<Final>>) -> Result<Vec<Arc<Final>>, Failure> {
     let mut still = Vec::with_capacity(found.len());
     for last in found {
-        if links.library.bucket_of(last.sketch.no, last.expires)?.is_some() {
+        if version.ended(last.sketch.no).map_err(library::failed)?.is_some() {
             still.push(last);
         }
     }
-    Ok((still, generation))
+    Ok(still)
 }

@@ -12,7 +12,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub const NAME: &str = "manifest";
 const DRAFT: &str = "manifest.new";
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// Its shards have trees instead of tables.
+pub const FIRST_FORMAT: u32 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manifest {
@@ -20,8 +22,10 @@ pub struct Manifest {
     pub epoch: u32,
     /// Makes ids of numbers.
     pub id_key: u64,
-    /// Seeds the journal's checksums.
+    /// Seeds the checksums of the journal and the tables.
     pub journal_key: u64,
+    /// Every shard has a catalog; where one is missing, something is lost.
+    pub is_complete: bool,
 }
 
 #[derive(Debug, Error)]
@@ -36,9 +40,10 @@ pub enum ManifestError {
 
 impl Manifest {
     fn text(&self) -> String {
-        let Manifest { shards, epoch, id_key, journal_key } = self;
+        let Manifest { shards, epoch, id_key, journal_key, is_complete } = self;
+        let complete = u8::from(*is_complete);
         let mut text = format!(
-            "codeq {FORMAT}\nshards {shards}\nepoch {epoch}\nid-key {id_key:016x}\njournal-key {journal_key:016x}\n"
+            "codeq {FORMAT}\nshards {shards}\nepoch {epoch}\nid-key {id_key:016x}\njournal-key {journal_key:016x}\ncomplete {complete}\n"
         );
         let hash = xxh3_64(text.as_bytes());
         let _ = writeln!(text, "hash {hash:016x}");
@@ -57,20 +62,26 @@ impl Manifest {
         let decimal = |(at, value): (usize, &str)| value.parse::<u32>().map_err(|_| (at, "not a number"));
         let hex =
             |(at, value): (usize, &str)| u64::from_str_radix(value, 16).map_err(|_| (at, "not a number"));
-        field("codeq")?;
+        let format = decimal(field("codeq")?)?;
         let shards = decimal(field("shards")?)?;
         let epoch = decimal(field("epoch")?)?;
         let id_key = hex(field("id-key")?)?;
         let journal_key = hex(field("journal-key")?)?;
+        let is_complete = format > 1 && decimal(field("complete")?)? != 0;
         let (at, hash) = field("hash")?;
         if u64::from_str_radix(hash, 16) != Ok(xxh3_64(&text.as_bytes()[..at])) {
             return Err((at, "the checksum does not match"));
         }
-        Ok(Manifest { shards, epoch, id_key, journal_key })
+        Ok(Manifest { shards, epoch, id_key, journal_key, is_complete })
     }
 
     /// `None` if there is none.
     pub fn read(files: &dyn Files) -> Result<Option<Manifest>, ManifestError> {
+        Ok(Manifest::read_any(files)?.map(|(manifest, _)| manifest))
+    }
+
+    /// With the format it is written in.
+    pub fn read_any(files: &dyn Files) -> Result<Option<(Manifest, u32)>, ManifestError> {
         let file = files.path_of(NAME);
         let io = |source| ManifestError::Io { file: file.clone(), source };
         if !files.list().map_err(io)?.iter().any(|name| name == NAME) {
@@ -85,10 +96,12 @@ impl Manifest {
         let format = text.lines().next().and_then(|line| line.strip_prefix("codeq ")?.parse::<u32>().ok());
         match format {
             Some(found) if found > FORMAT => return Err(ManifestError::Newer { file, found }),
-            Some(FORMAT) => {}
+            Some(FIRST_FORMAT..=FORMAT) => {}
             _ => return Err(damaged(0, "not a manifest")),
         }
-        Manifest::parse(text).map(Some).map_err(|(offset, reason)| damaged(offset, reason))
+        let format = format.unwrap_or(FORMAT);
+        let parsed = Manifest::parse(text).map_err(|(offset, reason)| damaged(offset, reason))?;
+        Ok(Some((parsed, format)))
     }
 
     /// Replaces the manifest; it is the new one or the old one after a crash, never a mixture.
@@ -108,7 +121,8 @@ impl Manifest {
 mod tests {
     use super::*;
 
-    const MANIFEST: Manifest = Manifest { shards: 4, epoch: 9, id_key: 0xabc, journal_key: u64::MAX };
+    const MANIFEST: Manifest =
+        Manifest { shards: 4, epoch: 9, id_key: 0xabc, journal_key: u64::MAX, is_complete: true };
 
     #[test]
     fn what_is_written_is_read() {

@@ -22,7 +22,7 @@ pub struct Meters {
 
 /// Counts by upper bound; the last place is for what is above all.
 #[derive(Debug, Default)]
-struct Meter {
+pub struct Meter {
     counts: [AtomicU64; 13],
     /// Nanoseconds, or transitions.
     sum: AtomicU64,
@@ -61,13 +61,13 @@ impl Meters {
 }
 
 impl Meter {
-    fn add(&self, bounds: &[f64; 12], value: f64, raw: u64) {
+    pub fn add(&self, bounds: &[f64; 12], value: f64, raw: u64) {
         let place = bounds.partition_point(|bound| *bound < value);
         self.counts[place].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(raw, Ordering::Relaxed);
     }
 
-    fn read(&self, bounds: &[f64; 12], unit: f64) -> Reading {
+    pub fn read(&self, bounds: &[f64; 12], unit: f64) -> Reading {
         let mut count = 0;
         let mut up_to = Vec::with_capacity(bounds.len());
         for (place, counted) in self.counts.iter().enumerate() {

@@ -1,11 +1,13 @@
 //! The embedded store: one directory, one process, nothing to operate.
 //!
-//! Each shard has one [`owner`] thread that decides, a [`journal`] that is the truth, and a [`tree`] behind
+//! Each shard has one [`owner`] thread that decides, a [`journal`] that is the truth, and [`tables`] behind
 //! it for what must outlive memory. The way of a command: [`inbox`] -> [`owner`] (rules, one journal entry
 //! per transition) -> [`commit`] (one sync for all that waits, then the answers) -> [`feeder`] (rows for
-//! the tree, in large batches) -> segments are recycled.
+//! the tables, in large batches) -> segments are recycled.
 
+mod audit;
 mod backup;
+mod by_id;
 mod catalogue;
 mod change;
 mod codec;
@@ -17,6 +19,7 @@ mod folding;
 mod front;
 mod handle;
 mod ids;
+mod imports;
 mod inbox;
 pub mod journal;
 mod library;
@@ -27,21 +30,26 @@ mod manifest;
 mod meters;
 mod open;
 mod operations;
+mod options;
 mod owner;
 mod parted;
 mod parts;
 mod readers;
 mod records;
 mod routes;
+mod schedules;
+mod scheduling;
 mod shard;
 mod slots;
 mod store;
+pub mod tables;
 mod threads;
-pub mod tree;
+mod upgrade;
 mod verify;
 
 pub use backup::{RestoreError, Restored, restore};
 pub use entry::sample_cycle;
+pub(crate) use meters::Meter;
 pub use meters::{Meters, Reading};
 pub use open::{Durability, LocalOptions, OpenError, Parts, ShardParts, assemble, open};
 pub use shard::Limits;

@@ -2,8 +2,8 @@
 
 use super::change::Fed;
 use super::commit::Committer;
-use super::feeder::{Feeder, Trough};
-use super::files::{DiskFiles, Files, make_directory};
+use super::feeder::{FeedQueue, Feeder};
+use super::files::{DiskFiles, Files, MemoryFiles, make_directory};
 use super::folding::Fold;
 use super::front::Front;
 use super::handle::ShardHandle;
@@ -18,24 +18,25 @@ use super::owner::{Owner, Sink};
 use super::readers::Pools;
 use super::shard::{Limits, Links, Shard};
 use super::store::LocalStore;
+use super::tables::{self, BlockCache, CatalogError, Tables};
 use super::threads::Threads;
-use super::tree::memory::MemoryTree;
-use super::tree::{self, Tree, TreeError};
+use super::upgrade::{self, UpgradeError};
 use crate::clock::{Clock, SystemClock};
 use crate::rules::Rules;
 use codeq_queue::Observer;
-use hashbrown::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
 use tokio::sync::Notify;
 
 const LOCK: &str = "LOCK";
-/// Below this much free space nothing is written; the tree needs room to give room back.
+/// Below this much free space nothing is written; the tables need room to give room back.
 const LOW_SPACE: u64 = 64 << 20;
+/// Memory for blocks of tables, of all shards together.
+const CACHE_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
@@ -91,9 +92,15 @@ pub enum OpenError {
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Catalog(#[from] CatalogError),
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+    #[error("{} has format {format}: open it once with `codeq serve` or `codeq dev` to bring it to the present one", .path.display())]
+    Older { path: PathBuf, format: u32 },
+    #[error("{} is missing, though this data directory was complete: work would be lost", .0.display())]
+    Missing(PathBuf),
     #[error("{}: {source}", .file.display())]
     Io { file: PathBuf, source: io::Error },
 }
@@ -111,26 +118,28 @@ pub struct Parts {
 }
 
 pub struct ShardParts {
-    /// `None`: nothing is journalled.
-    pub files: Option<Arc<dyn Files>>,
-    pub tree: Arc<dyn Tree>,
+    pub files: Arc<dyn Files>,
+    /// Without a journal nothing outlives the process.
+    pub has_journal: bool,
 }
 
 impl Parts {
     pub fn in_memory(shards: u32) -> Parts {
-        let part = || ShardParts { files: None, tree: Arc::new(MemoryTree::new()) };
+        let part = || ShardParts { files: Arc::new(MemoryFiles::default()), has_journal: false };
         Parts { shards: (0..shards).map(|_| part()).collect(), manifest: fresh(shards), lock: None }
     }
 
-    /// Parts over given files and trees, one pair a shard. `epoch` must rise with every opening.
-    pub fn doubles(shards: Vec<ShardParts>, epoch: u32) -> Parts {
+    /// Parts over given files, one directory a shard. `epoch` must rise with every opening.
+    pub fn over(shards: Vec<Arc<dyn Files>>, epoch: u32) -> Parts {
         let count = u32::try_from(shards.len()).expect("a handful of shards");
-        Parts { shards, manifest: Manifest { shards: count, epoch, id_key: 1, journal_key: 2 }, lock: None }
+        let parts = shards.into_iter().map(|files| ShardParts { files, has_journal: true });
+        let manifest = Manifest { epoch, id_key: 1, journal_key: 2, ..fresh(count) };
+        Parts { shards: parts.collect(), manifest, lock: None }
     }
 }
 
 fn fresh(shards: u32) -> Manifest {
-    Manifest { shards, epoch: 0, id_key: rand::random(), journal_key: rand::random() }
+    Manifest { shards, epoch: 0, id_key: rand::random(), journal_key: rand::random(), is_complete: false }
 }
 
 pub fn shard_directory(path: &Path, index: u32) -> PathBuf {
@@ -148,24 +157,35 @@ pub fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Opens the store in a directory, which is made if it is not there.
+/// Opens the store in a directory, which is made if it is not there. One that an earlier version wrote is brought to
+/// the present format first.
 ///
-/// Everything that was acknowledged is there afterwards; a torn tail of the journal is cut, any other
-/// damage refuses to open and names file and offset.
+/// Everything that was acknowledged is there afterwards; a torn tail of the journal is cut. Any other damage, and any
+/// file that should be there and is not, refuses to open and is named.
 pub fn open(options: LocalOptions) -> Result<Arc<LocalStore>, OpenError> {
     let path = options.path.clone();
     make_directory(&path).map_err(at(&path))?;
     let lock = lock(&path)?;
     let files = DiskFiles::new(&path);
-    let manifest = claim(&files, &path, options.shards)?;
-    let mut shards = Vec::new();
+    upgrade::bring_over(&path)?;
+    let mut manifest = claim(&files, &path, options.shards)?;
+    let mut shards: Vec<ShardParts> = Vec::new();
     for index in 0..manifest.shards {
         let directory = shard_directory(&path, index);
+        if manifest.is_complete && !directory.join(tables::CATALOG_NAME).is_file() {
+            return Err(OpenError::Missing(directory.join(tables::CATALOG_NAME)));
+        }
         std::fs::create_dir_all(&directory).map_err(at(&directory))?;
-        let tree = tree::fjall::open(&directory.join("tree"), tree::fjall::TreeOptions::default())?;
-        shards.push(ShardParts { files: Some(Arc::new(DiskFiles::new(&directory))), tree });
+        shards.push(ShardParts { files: Arc::new(DiskFiles::new(&directory)), has_journal: true });
     }
     files.sync_dir().map_err(at(&path))?;
+    if !manifest.is_complete {
+        for shard in &shards {
+            Tables::create(&*shard.files, manifest.journal_key)?;
+        }
+        manifest.is_complete = true;
+        manifest.write(&files)?;
+    }
     assemble(options, Parts { shards, manifest, lock: Some(lock) })
 }
 
@@ -204,9 +224,10 @@ pub fn is_unused(path: &Path) -> io::Result<bool> {
 pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, OpenError> {
     let Parts { shards, manifest, lock } = parts;
     let pools = Pools::start(shards.len()).map_err(at(Path::new("threads")))?;
+    let cache = Arc::new(BlockCache::new(CACHE_BYTES));
     let mut handles = Vec::new();
     let started = (0..).zip(shards).try_for_each(|(index, part)| {
-        handles.push(start(&options, &manifest, index, part, &pools)?);
+        handles.push(start(&options, &manifest, index, part, (&pools, &cache))?);
         Ok(())
     });
     // Dropped when a shard did not start, the store ends the threads of those that did.
@@ -219,30 +240,29 @@ fn start(
     manifest: &Manifest,
     index: u32,
     part: ShardParts,
-    pools: &Pools,
+    (pools, cache): (&Pools, &Arc<BlockCache>),
 ) -> Result<ShardHandle, OpenError> {
     let ids = IdKey::new(manifest.id_key);
     let seed = rand::random();
     let mut shard = Shard::new(ids, index, manifest.shards, options.rules.clone(), options.limits, seed);
-    let library = Library { tree: part.tree.clone(), ids };
-    let stated = load::from_tree(&mut shard, &*part.tree)?;
-    let fold = Fold::new(stated, options.rules.retention, &part.tree.buckets());
-    let recovered = match &part.files {
-        Some(files) => Some(recover(options, manifest, &mut shard, &library, files)?),
-        None => None,
+    let tables = Tables::open(part.files.clone(), cache.clone(), manifest.journal_key, false)?;
+    let library = Library { tables: Arc::new(tables), ids, imports: shard.imports.clone() };
+    load::from_tables(&mut shard, &library.version())?;
+    let recovered = match part.has_journal {
+        true => Some(recover(options, manifest, &mut shard, &library, &part.files)?),
+        false => None,
     };
     let front = Arc::new(Front::new());
     let links = Arc::new(Links {
         inbox: Arc::new(Inbox::new(front.clone())),
         pools: pools.clone(),
         library,
-        generation: shard.generation.clone(),
         unsettled_bytes: shard.unsettled_bytes.clone(),
         room: Notify::new(),
         unwritable: Mutex::new(None),
         observer: options.observer.clone(),
     });
-    let trough = Arc::new(Trough::default());
+    let trough = Arc::new(FeedQueue::default());
     wake_on_jump(&options.clock, &links, &trough);
     let mut threads = Threads::default();
     let stop = Arc::new(AtomicBool::new(false));
@@ -263,27 +283,23 @@ fn start(
             (Some(recovered.opened.journal), sink, Some(committer))
         }
     };
-    let released = journal.clone();
     let feeder = Feeder {
-        trough: trough.clone(),
+        queue: trough.clone(),
         links: links.clone(),
         front,
         clock: options.clock.clone(),
         rules: options.rules.clone(),
-        released: Box::new(move |position| {
-            if let Some(journal) = &released {
-                journal.release(position);
-            }
-        }),
-        fold,
+        journal: journal.clone(),
+        fold: Fold::default(),
+        seals: Vec::new(),
+        adopted: AtomicU64::new(0),
     };
     threads.feed(index, feeder)?;
     let low_space = low_space(part.files, options.low_space);
     let owner = Owner::new(shard, links.clone(), trough.clone(), options.clock.clone(), sink, low_space);
     threads.own(index, owner, committer.clone())?;
-    let limit = options.limits.unsettled_bytes;
     let threads = Mutex::new(threads);
-    Ok(ShardHandle { links, trough, committer, journal, unsettled_limit: limit, stop, threads })
+    Ok(ShardHandle { links, trough, committer, journal, limits: options.limits, stop, threads })
 }
 
 struct Recovered {
@@ -298,6 +314,9 @@ fn recover(
     library: &Library,
     files: &Arc<dyn Files>,
 ) -> Result<Recovered, OpenError> {
+    if options.durability == Durability::Fsync {
+        expect_segments(&**files, &library.version().segments)?;
+    }
     let journal_options = journal::Options {
         segment_bytes: options.segment_bytes,
         sync: options.durability == Durability::Fsync,
@@ -309,7 +328,7 @@ fn recover(
         journal_options,
         manifest.epoch,
         manifest.journal_key,
-        library.tree.applied(),
+        library.version().position,
         &mut |position, payload| {
             tail.push(load::replay(shard, library, position, payload)?);
             Ok(())
@@ -320,7 +339,16 @@ fn recover(
     Ok(Recovered { opened, tail })
 }
 
-fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<Links>, trough: &Arc<Trough>) {
+/// The segments that had what the tables do not have when they were last written are still there.
+pub fn expect_segments(files: &dyn Files, segments: &[String]) -> Result<(), OpenError> {
+    let found = files.list().map_err(|source| OpenError::Io { file: files.path_of(""), source })?;
+    match segments.iter().find(|name| !found.contains(name)) {
+        Some(name) => Err(OpenError::Missing(files.path_of(name))),
+        None => Ok(()),
+    }
+}
+
+fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<Links>, trough: &Arc<FeedQueue>) {
     let (inbox, trough) = (Arc::downgrade(&links.inbox), Arc::downgrade(trough));
     clock.on_jump(Box::new(move || {
         if let (Some(inbox), Some(trough)) = (inbox.upgrade(), trough.upgrade()) {
@@ -330,9 +358,9 @@ fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<Links>, trough: &Arc<Trough>
     }));
 }
 
-fn low_space(files: Option<Arc<dyn Files>>, least: u64) -> Box<dyn Fn() -> Option<String> + Send> {
+fn low_space(files: Arc<dyn Files>, least: u64) -> Box<dyn Fn() -> Option<String> + Send> {
     Box::new(move || {
-        let free = files.as_ref()?.free_bytes().ok()?;
+        let free = files.free_bytes().ok()?;
         (free < least).then(|| format!("the disk is full: {free} bytes free, {least} needed"))
     })
 }
@@ -342,10 +370,10 @@ pub fn unstarted(
     rules: &Rules,
     manifest: &Manifest,
     index: u32,
-    tree: &dyn Tree,
-) -> Result<(Shard, HashSet<u64>), OpenError> {
+    tables: &Tables,
+) -> Result<Shard, OpenError> {
     let ids = IdKey::new(manifest.id_key);
     let mut shard = Shard::new(ids, index, manifest.shards, rules.clone(), Limits::default(), 0);
-    let stated = load::from_tree(&mut shard, tree)?;
-    Ok((shard, stated))
+    load::from_tables(&mut shard, &tables.version())?;
+    Ok(shard)
 }

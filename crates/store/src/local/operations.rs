@@ -1,6 +1,7 @@
 //! Rows of bulk operations.
 
 use super::codec::{Corrupt, Reader, Writer};
+use super::parts::HAS_OPTIONS;
 use super::records::OPERATION;
 use codeq_queue::filter::Whereabouts;
 use codeq_queue::operation::Step;
@@ -42,12 +43,18 @@ fn write_filter(w: &mut Writer, filter: &Filter) {
         write_time(w, time);
     }
     w.optional_text(filter.idempotency_key.as_deref());
-    w.number(filter.headers.len() as u64);
+    let has_options = filter.lane.is_some() || filter.tag.is_some() || filter.schedule.is_some();
+    w.number(filter.headers.len() as u64 + if has_options { HAS_OPTIONS } else { 0 });
     for (name, value) in &filter.headers {
         w.text(name);
         w.text(value);
     }
     w.optional_text(filter.group.as_deref());
+    if has_options {
+        w.optional_text(filter.lane.as_deref());
+        w.optional_text(filter.tag.as_deref());
+        w.optional_text(filter.schedule.as_deref());
+    }
 }
 
 fn read_filter(r: &mut Reader) -> Result<Filter, Corrupt> {
@@ -62,13 +69,16 @@ fn read_filter(r: &mut Reader) -> Result<Filter, Corrupt> {
         updated_after: r.option(Reader::time)?,
         updated_before: r.option(Reader::time)?,
         idempotency_key: read_text(r)?,
-        headers: Vec::new(),
-        group: None,
+        ..Filter::default()
     };
-    for _ in 0..r.small()? {
+    let count = r.number()?;
+    for _ in 0..count % HAS_OPTIONS {
         filter.headers.push((r.text()?.to_owned(), r.text()?.to_owned()));
     }
     filter.group = read_text(r)?;
+    if count >= HAS_OPTIONS {
+        (filter.lane, filter.tag, filter.schedule) = (read_text(r)?, read_text(r)?, read_text(r)?);
+    }
     Ok(filter)
 }
 
@@ -155,6 +165,9 @@ mod tests {
             idempotency_key: text("k"),
             headers: vec![("a".into(), "b".into())],
             group: text("00ff"),
+            lane: text("l"),
+            tag: None,
+            schedule: text("nightly"),
         };
         let operation = Operation {
             id: 7,

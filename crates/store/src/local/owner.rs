@@ -6,10 +6,10 @@
 
 use super::change::Fed;
 use super::commit::{Commit, Committer};
-use super::feeder::Trough;
-use super::inbox::{Inbox, Job};
-use super::journal::{Appender, FRAME_HEADER, NoRoom};
-use super::shard::{Group, Links, Shard, Turn};
+use super::feeder::FeedQueue;
+use super::inbox::{Inbox, Job, Lane};
+use super::journal::{Appender, FRAME_HEADER};
+use super::shard::{Group, Links, Room, Shard, Turn};
 use crate::clock::Clock;
 use codeq_queue::Time;
 use std::ops::Range;
@@ -17,11 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A group is handed over when it has grown to this, though more commands wait.
-const GROUP_BYTES: usize = 1 << 20;
-/// What commands without a size of their own, timers and served waiters may add to a group before it is
-/// looked at again.
-const SLACK_BYTES: usize = 4 << 20;
 /// Commands that wake the owner while a group is on its way.
 const GATHER: usize = 48;
 /// Groups of this many answers show that many callers are at it: then it pays to wait a moment for more of
@@ -52,34 +47,43 @@ pub struct Owner {
     pub shard: Shard,
     pub inbox: Arc<Inbox>,
     pub links: Arc<Links>,
-    pub trough: Arc<Trough>,
+    pub trough: Arc<FeedQueue>,
     pub clock: Arc<dyn Clock>,
     pub sink: Sink,
-    /// Free bytes on the disk below which nothing is written.
+    /// Why nothing may be written, if there is too little free space.
     pub low_space: Box<dyn Fn() -> Option<String> + Send>,
+    room: Room,
     group: Group,
     /// Since when the group waits for more, and the answers that were in it then.
     lingering: Option<(Instant, usize)>,
     linger_pause: u32,
     /// Answers in the group before.
     last_answers: usize,
-    /// The time of this round.
+    /// The times of this round.
     now: Time,
+    aged: Time,
+    elapsed: Duration,
     is_unwritable: bool,
     space_checked: Option<(Instant, Option<String>)>,
 }
 
 impl Owner {
     pub fn new(
-        shard: Shard,
+        mut shard: Shard,
         links: Arc<Links>,
-        trough: Arc<Trough>,
+        trough: Arc<FeedQueue>,
         clock: Arc<dyn Clock>,
         sink: Sink,
         low_space: Box<dyn Fn() -> Option<String> + Send>,
     ) -> Owner {
         let inbox = links.inbox.clone();
+        clock.saw(shard.counters.last);
+        shard.open_since = clock.now().max(shard.counters.last);
         let group = Group { buffer: vec![0; FRAME_HEADER], ..Group::default() };
+        let room = match &sink {
+            Sink::Journal { appender, .. } => Room::within(appender.max_payload()),
+            Sink::Memory => Room::default(),
+        };
         Owner {
             shard,
             inbox,
@@ -88,11 +92,14 @@ impl Owner {
             clock,
             sink,
             low_space,
+            room,
             group,
             lingering: None,
             linger_pause: 0,
             last_answers: 0,
             now: Time::ZERO,
+            aged: Time::ZERO,
+            elapsed: Duration::ZERO,
             is_unwritable: false,
             space_checked: None,
         }
@@ -126,38 +133,46 @@ impl Owner {
         self.finish();
     }
 
-    /// Lets go of records that the tree has; creates that waited for the room go on.
+    /// Lets go of records that the tables have; creates that waited for the room go on.
     fn settle(&mut self) -> bool {
         let is_more = self.shard.settle(SETTLE);
         let unsettled = self.links.unsettled_bytes.load(Ordering::Relaxed);
-        if unsettled < self.shard.limits.unsettled_bytes || self.trough.trouble().is_some() {
+        if unsettled < self.shard.limits.unsettled_of(Lane::Report) || self.trough.trouble().is_some() {
             self.links.room.notify_waiters();
         }
         is_more
     }
 
     fn round(&mut self, jobs: &mut Vec<Job>) {
-        self.now = self.clock.now();
-        let mut unwritable = self.unwritable(0);
+        (self.now, self.aged) = (self.clock.now(), self.clock.aged());
+        self.elapsed = self.clock.elapsed();
+        let mut unwritable = self.unwritable();
         self.publish(&unwritable);
-        self.turn(unwritable.as_deref(), |turn| turn.run_timers());
-        for Job { act, bytes } in jobs.drain(..) {
-            if bytes > 0 || self.group.buffer.len() >= GROUP_BYTES {
-                if self.group.buffer.len() >= GROUP_BYTES {
-                    self.hand_over();
-                }
-                unwritable = self.unwritable(bytes);
-            }
-            self.turn(unwritable.as_deref(), |turn| {
+        self.step(&mut unwritable, |turn| turn.run_timers());
+        self.step(&mut unwritable, |turn| turn.settle());
+        for act in jobs.drain(..) {
+            self.step(&mut unwritable, |turn| {
                 act(turn);
                 turn.settle();
             });
+            if self.group.is_closed {
+                self.hand_over();
+            }
         }
         match &self.sink {
             Sink::Journal { committer, .. } if !committer.is_idle() => {}
             _ => self.hand_over_or_linger(),
         }
         self.await_commit();
+    }
+
+    /// One turn, in a group that has room for all that it may write.
+    fn step(&mut self, unwritable: &mut Option<String>, act: impl FnOnce(&mut Turn<'_>)) {
+        if self.group.buffer.len() >= self.room.group {
+            self.hand_over();
+            *unwritable = self.unwritable();
+        }
+        self.turn(unwritable.as_deref(), act);
     }
 
     /// Asks to be woken when the group that is on its way has arrived.
@@ -191,8 +206,12 @@ impl Owner {
 
     fn turn(&mut self, unwritable: Option<&str>, act: impl FnOnce(&mut Turn<'_>)) {
         let now = self.now.max(self.shard.counters.last);
-        let (shard, group, links) = (&mut self.shard, &mut self.group, &self.links);
-        act(&mut Turn { shard, group, links, now, unwritable });
+        let (shard, group, links, room) = (&mut self.shard, &mut self.group, &self.links, self.room);
+        let begun = group.buffer.len();
+        // A clock that knows no difference goes back with its time; the store's time does not.
+        let aged = if self.aged < self.now { self.aged } else { now };
+        let (clock_now, elapsed) = (self.now, self.elapsed);
+        act(&mut Turn { shard, group, links, room, begun, now, aged, clock_now, elapsed, unwritable });
     }
 
     fn is_group_empty(&self) -> bool {
@@ -221,23 +240,23 @@ impl Owner {
         if self.poison().is_some() || self.is_unwritable {
             return Some(LONGEST_SLEEP);
         }
-        let due = self.shard.next_due().map(|due| due.since(self.clock.now()).min(LONGEST_SLEEP));
+        // Who waited could not all be served in one turn.
+        if !self.shard.fed.is_empty() || self.shard.waiting.is_starved() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.shard.next_due().map(|due| due.since(self.clock.now()));
+        let wait = self.shard.waiting.next_deadline().map(|at| at.saturating_sub(self.clock.elapsed()));
+        let due = due.into_iter().chain(wait).min().map(|due| due.min(LONGEST_SLEEP));
         let lingers = self.lingers().map(|(_, left)| left);
         due.into_iter().chain(lingers).min()
     }
 
-    /// Why a command of this size cannot write now.
-    fn unwritable(&mut self, bytes: usize) -> Option<String> {
+    /// Why nothing can be written now. If something can, the open group will find room in the journal,
+    /// whatever it grows to.
+    fn unwritable(&mut self) -> Option<String> {
         let space = self.space();
-        let gathered = self.group.buffer.len();
-        let Sink::Journal { appender, .. } = &mut self.sink else { return None };
-        let slack = SLACK_BYTES.min(appender.max_payload() / 4);
-        let wanted = gathered + bytes + slack;
-        let room = match appender.ensure_room(wanted) {
-            Err(NoRoom::Preparing) => appender.wait_room(wanted, PREPARING),
-            answer => answer,
-        };
-        match room {
+        let Sink::Journal { appender, .. } = &self.sink else { return None };
+        match appender.wait_room(self.room.largest_group(), PREPARING) {
             Err(error) => Some(error.to_string()),
             Ok(()) => space.or_else(|| self.trough.trouble()),
         }
@@ -281,28 +300,30 @@ impl Owner {
         let Sink::Journal { appender, committer, syncs } = &mut self.sink else {
             if group.entries > 0 {
                 let position = self.shard.position;
+                self.shard.unsettled_changes(changes.len());
                 self.trough.push(Fed { position, changes, counters });
                 self.shard.position += 1;
             }
             return group.release(&self.links);
         };
+        // What was decided after a group that did not get written is known to no one.
+        if committer.poison().is_some() {
+            return;
+        }
         let is_settled = committer.durable() + 1 == self.shard.position;
         if group.entries == 0 && is_settled && committer.is_idle() {
             return group.release(&self.links);
         }
-        // The room was made sure of before the commands took their turns; this only catches an estimate
-        // that was too low, and then nothing of the group may be acknowledged.
-        let bytes = group.buffer.len();
-        let room = appender.ensure_room(bytes).or_else(|_| appender.wait_room(bytes, PREPARING));
-        if let Err(error) = room.as_ref()
-            && group.entries > 0
-        {
-            return committer.give_up(error.to_string());
-        }
-        let write = (group.entries > 0).then(|| {
+        let mut write = None;
+        if group.entries > 0 {
             let buffer = std::mem::take(&mut group.buffer);
-            appender.frame(buffer, if *syncs { committer.durable() } else { 0 })
-        });
+            // The room was made sure of before the commands took their turns.
+            if let Err(error) = appender.ensure_room(buffer.len() - FRAME_HEADER) {
+                return committer.give_up(error.to_string());
+            }
+            self.shard.unsettled_changes(changes.len());
+            write = Some(appender.frame(buffer, if *syncs { committer.durable() } else { 0 }));
+        }
         if let Some(write) = &write {
             self.shard.position = write.position + 1;
         }

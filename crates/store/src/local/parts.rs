@@ -1,15 +1,19 @@
 //! Encodings that journal entries and tree rows share: bodies, states, results, attempts.
 
 use super::codec::{Corrupt, Reader, Writer};
+use super::options;
 use codeq_queue::attempt::AttemptEnd;
 use codeq_queue::result::StoredArtifact;
 use codeq_queue::{
-    Artifact, Attempt, AttemptOutcome, Body, Delivery, DeliveryState, FailureReason, Lease, Owner,
-    ResultRecord, State, Status, TaskId, Time,
+    Artifact, Attempt, AttemptOutcome, Body, CancelRequest, Delivery, DeliveryState, FailureReason, Lease,
+    Owner, ResultRecord, State, Status, TaskId, Time,
 };
 use std::sync::Arc;
 
 type Read<T> = Result<T, Corrupt>;
+
+/// Added to the count of headers, of which there are few, when options follow them.
+pub const HAS_OPTIONS: u64 = 64;
 
 /// Everything of a body but its payload, which large tasks keep apart.
 pub fn write_body_head(w: &mut Writer, body: &Body) {
@@ -19,10 +23,14 @@ pub fn write_body_head(w: &mut Writer, body: &Body) {
     w.optional_text(body.webhook.as_deref());
     w.optional_text(body.trace_parent.as_deref());
     w.optional_text(body.trace_state.as_deref());
-    w.number(body.headers.len() as u64);
+    let mark = if body.options.is_some() { HAS_OPTIONS } else { 0 };
+    w.number(body.headers.len() as u64 + mark);
     for (name, value) in &body.headers {
         w.text(name);
         w.text(value);
+    }
+    if let Some(options) = &body.options {
+        options::write(w, options);
     }
 }
 
@@ -33,14 +41,26 @@ pub fn read_body_head(r: &mut Reader) -> Read<Body> {
     let webhook = r.optional_boxed()?;
     let trace_parent = r.optional_boxed()?;
     let trace_state = r.optional_boxed()?;
-    let count = r.small()?;
+    let count = r.number()?;
+    let has_options = count >= HAS_OPTIONS;
     let mut headers = Vec::new();
-    for _ in 0..count {
+    for _ in 0..count % HAS_OPTIONS {
         headers.push((r.text()?.to_owned(), r.text()?.to_owned()));
     }
     let headers = headers.into();
     let payload = Box::default();
-    Ok(Body { tenant, command, payload, webhook, headers, idempotency_key, trace_parent, trace_state })
+    let options = if has_options { options::read(r)? } else { None };
+    Ok(Body {
+        tenant,
+        command,
+        payload,
+        webhook,
+        headers,
+        idempotency_key,
+        trace_parent,
+        trace_state,
+        options,
+    })
 }
 
 pub fn write_body(w: &mut Writer, body: &Body) {
@@ -62,6 +82,15 @@ pub fn read_owner(r: &mut Reader) -> Read<Arc<Owner>> {
     Ok(Arc::new(Owner { subject: r.text()?.into(), worker_id: r.text()?.into() }))
 }
 
+pub fn write_cancel(w: &mut Writer, cancel: &CancelRequest) {
+    w.time(cancel.deadline);
+    w.optional_text(cancel.reason.as_deref());
+}
+
+pub fn read_cancel(r: &mut Reader) -> Read<CancelRequest> {
+    Ok(CancelRequest { deadline: r.time()?, reason: r.optional_shared()? })
+}
+
 pub fn write_state(w: &mut Writer, state: &State) {
     match state {
         State::Ready { seq } => {
@@ -73,10 +102,13 @@ pub fn write_state(w: &mut Writer, state: &State) {
             w.time(*until);
         }
         State::Running(lease) => {
-            w.byte(3);
+            w.byte(if lease.cancel.is_some() { 8 } else { 3 });
             write_owner(w, &lease.owner);
             w.time(lease.until);
             w.time(lease.claimed_at);
+            if let Some(cancel) = &lease.cancel {
+                write_cancel(w, cancel);
+            }
         }
         State::Completed => w.byte(4),
         State::Failed => w.byte(5),
@@ -89,9 +121,12 @@ pub fn read_state(r: &mut Reader) -> Read<State> {
     Ok(match r.byte()? {
         1 => State::Ready { seq: r.number()? },
         2 => State::Delayed { until: r.time()? },
-        3 => {
-            let owner = read_owner(r)?;
-            State::Running(Arc::new(Lease { owner, until: r.time()?, claimed_at: r.time()? }))
+        kind @ (3 | 8) => {
+            let mut lease = Lease::new(read_owner(r)?, r.time()?, r.time()?);
+            if kind == 8 {
+                lease.cancel = Some(Arc::new(read_cancel(r)?));
+            }
+            State::Running(Arc::new(lease))
         }
         4 => State::Completed,
         5 => State::Failed,
@@ -167,6 +202,7 @@ pub fn write_record(w: &mut Writer, record: &ResultRecord) {
         None => 0,
         Some(FailureReason::MaxAttempts) => 1,
         Some(FailureReason::Cancelled) => 2,
+        Some(FailureReason::Expired) => 3,
     });
     w.number(record.artifacts.len() as u64);
     for artifact in &record.artifacts {
@@ -192,6 +228,7 @@ pub fn read_record(r: &mut Reader) -> Read<ResultRecord> {
         0 => None,
         1 => Some(FailureReason::MaxAttempts),
         2 => Some(FailureReason::Cancelled),
+        3 => Some(FailureReason::Expired),
         _ => return Err(Corrupt("unknown failure reason")),
     };
     let count = r.small()?;

@@ -1,4 +1,4 @@
-//! Threads that read the tree, so that the owner never waits for a disk.
+//! Threads that read the tables, so that the owner never waits for a disk.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -90,6 +90,9 @@ fn read_on(line: &(Mutex<Line>, Condvar)) {
         }
         let Some(reading) = waiting.readings.pop_front() else { return };
         drop(waiting);
-        reading();
+        // A reading that fails ends for its caller, not for those who wait behind it.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(reading)).is_err() {
+            tracing::error!(op = "read", "a reading thread has met a fault and goes on");
+        }
     }
 }

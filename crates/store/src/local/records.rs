@@ -1,14 +1,16 @@
-//! Tasks as the store holds them, whole or in part, and their rows in the tree.
+//! Tasks as the store holds them, whole or in part, and their rows in the tables.
 //!
-//! Memory may forget what the tree knows: a [`Detail`] is then partial, and [`Detail::fill`] completes it
-//! from the tree's rows. Filling twice, or from rows that already include it, changes nothing.
+//! Memory may forget what the tables know: a [`Detail`] is then partial, and [`Detail::fill`] completes it
+//! from their rows. Filling twice, or from rows that already include it, changes nothing.
 
 use super::codec::{Corrupt, Reader, Writer};
 use super::ids::IdKey;
+use super::options;
 use super::parts;
 use codeq_queue::attempt::remember;
 use codeq_queue::{Attempt, Body, QueueKey, ResultRecord, State, Task, Time};
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// (tenant, command, key) with zero bytes between; neither tenant nor command can hold one.
 pub type IdemKey = Box<[u8]>;
@@ -23,38 +25,33 @@ pub fn idem_key(queue: &QueueKey, key: &str) -> IdemKey {
     bytes.into()
 }
 
-/// The parts of a task that memory may forget once the tree has them.
+/// The parts of a task that memory may forget once the tables have them.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct Detail {
     pub body: Option<Arc<Body>>,
-    /// `None` in a partial detail may mean "see the tree".
+    /// `None` in a partial detail may mean "see the tables".
     pub error: Option<Arc<str>>,
     pub history: Vec<Attempt>,
-    /// Error and history are all there is, not additions to what the tree has.
+    /// What an attempt left for the next one; `None` as for the error.
+    pub checkpoint: Option<Arc<str>>,
+    /// Error, history and checkpoint are all there is, not additions to what the tables have.
     pub is_whole: bool,
 }
 
 impl Detail {
     pub fn of(body: Arc<Body>) -> Detail {
-        Detail { body: Some(body), error: None, history: Vec::new(), is_whole: true }
+        Detail { body: Some(body), is_whole: true, ..Detail::default() }
     }
 
     pub fn is_complete(&self) -> bool {
         self.is_whole && self.body.is_some()
     }
 
-    /// Adds the payload to a body that was stored without it.
-    pub fn add_payload(&mut self, payload: Vec<u8>) -> Result<(), Corrupt> {
-        let head = self.body.take().ok_or(Corrupt("a payload without its body"))?;
-        let payload = String::from_utf8(payload).map_err(|_| Corrupt("a payload that is not text"))?.into();
-        self.body = Some(Arc::new(Body { payload, ..(*head).clone() }));
-        Ok(())
-    }
-
     /// Adds what `older` knows and this does not.
     pub fn fill(&mut self, older: Detail) {
         self.body = self.body.take().or(older.body);
         self.error = self.error.take().or(older.error);
+        self.checkpoint = self.checkpoint.take().or(older.checkpoint);
         let first = self.history.first().map_or(u32::MAX, |attempt| attempt.attempt);
         let newer = std::mem::take(&mut self.history);
         for attempt in older.history.into_iter().filter(|attempt| attempt.attempt < first).chain(newer) {
@@ -76,6 +73,8 @@ pub struct Sketch {
     pub max_attempts: u32,
     pub created_at: Time,
     pub updated_at: Time,
+    /// What the running attempt told last; never stored.
+    pub progress: Option<Arc<str>>,
     pub detail: Detail,
 }
 
@@ -91,6 +90,8 @@ impl Sketch {
             refunds: self.refunds,
             max_attempts: self.max_attempts,
             error: self.detail.error.clone(),
+            checkpoint: self.detail.checkpoint.clone().filter(|_| self.state != State::Completed),
+            progress: self.progress.clone(),
             created_at: self.created_at,
             updated_at: self.updated_at,
         })
@@ -117,6 +118,7 @@ pub struct Final {
     /// `Time::MAX` is never.
     pub expires: Time,
     pub key: Option<IdemKey>,
+    pub tenant: Arc<str>,
 }
 
 impl Final {
@@ -136,40 +138,49 @@ pub struct Seed {
     pub body: Arc<Body>,
 }
 
-/// Payloads above this are kept in rows of their own, so that opening a store does not read them.
-pub const INLINE_PAYLOAD: usize = 4096;
-
 impl Seed {
-    /// The payload, if it is so large that it has a row of its own.
-    pub fn payload_apart(&self) -> Option<&str> {
-        Some(&*self.body.payload).filter(|payload| payload.len() > INLINE_PAYLOAD)
-    }
-
-    pub fn write(&self, bytes: &mut Vec<u8>) {
-        let inline = Some(&*self.body.payload).filter(|_| self.payload_apart().is_none());
+    /// What opening a store needs to know of a task: everything but payload, headers and trace.
+    pub fn write_head(&self, bytes: &mut Vec<u8>) {
         let w = &mut Writer(bytes);
         w.fixed(self.tail);
         w.time(self.created_at);
         w.byte(self.priority);
         w.number(u64::from(self.max_attempts));
         parts::write_state(w, &self.state);
-        parts::write_body_head(w, &self.body);
-        w.optional_text(inline);
+        w.text(&self.body.tenant);
+        w.text(&self.body.command);
+        w.optional_text(self.body.idempotency_key.as_deref());
+        w.optional_text(self.body.webhook.as_deref());
+        if let Some(options) = &self.body.options {
+            options::write(w, options);
+        }
     }
 
-    /// The seed, and whether its payload lies in a row of its own (it is then empty here).
-    pub fn read(bytes: &[u8]) -> Result<(Seed, bool), Corrupt> {
+    /// With a body that has only what the head knows of it.
+    pub fn read_head(bytes: &[u8]) -> Result<Seed, Corrupt> {
         let r = &mut Reader(bytes);
-        let tail = r.fixed()?;
-        let created_at = r.time()?;
-        let priority = parts::read_priority(r)?;
-        let max_attempts = r.small()?;
-        let state = parts::read_live_state(r)?;
-        let head = parts::read_body_head(r)?;
-        let payload = r.optional_boxed()?;
-        let is_apart = payload.is_none();
-        let body = Arc::new(Body { payload: payload.unwrap_or_default(), ..head });
-        Ok((Seed { tail, created_at, priority, max_attempts, state, body }, is_apart))
+        Ok(Seed {
+            tail: r.fixed()?,
+            created_at: r.time()?,
+            priority: parts::read_priority(r)?,
+            max_attempts: r.small()?,
+            state: parts::read_live_state(r)?,
+            body: Arc::new(Body {
+                tenant: r.text()?.into(),
+                command: r.text()?.into(),
+                idempotency_key: r.optional_boxed()?,
+                webhook: r.optional_boxed()?,
+                payload: Box::default(),
+                headers: Box::default(),
+                trace_parent: None,
+                trace_state: None,
+                options: if r.0.is_empty() { None } else { options::read(r)? },
+            }),
+        })
+    }
+
+    pub fn write_body(&self, bytes: &mut Vec<u8>) {
+        parts::write_body(&mut Writer(bytes), &self.body);
     }
 }
 
@@ -183,6 +194,18 @@ pub struct StateRow {
     pub state: State,
     pub error: Option<Arc<str>>,
     pub history: Vec<Attempt>,
+    pub checkpoint: Option<Arc<str>>,
+}
+
+/// At the end of a row, and only where there is one.
+fn write_checkpoint(w: &mut Writer, checkpoint: Option<&str>) {
+    if let Some(text) = checkpoint {
+        w.text(text);
+    }
+}
+
+fn read_checkpoint(r: &mut Reader) -> Result<Option<Arc<str>>, Corrupt> {
+    if r.0.is_empty() { Ok(None) } else { Ok(Some(r.text()?.into())) }
 }
 
 impl StateRow {
@@ -196,6 +219,7 @@ impl StateRow {
         parts::write_state(w, &self.state);
         w.optional_text(self.error.as_deref());
         parts::write_attempts(w, &self.history);
+        write_checkpoint(w, self.checkpoint.as_deref());
         bytes
     }
 
@@ -209,6 +233,7 @@ impl StateRow {
             state: parts::read_live_state(r)?,
             error: r.optional_shared()?,
             history: parts::read_attempts(r)?,
+            checkpoint: read_checkpoint(r)?,
         })
     }
 }
@@ -231,20 +256,23 @@ impl Final {
         w.optional_text(detail.error.as_deref());
         parts::write_attempts(w, &detail.history);
         parts::write_record(w, &self.record);
+        let is_completed = sketch.state == State::Completed;
+        write_checkpoint(w, detail.checkpoint.as_deref().filter(|_| !is_completed));
     }
 
-    /// The state alone, without reading the rest.
-    pub fn read_state(bytes: &[u8]) -> Result<State, Corrupt> {
+    /// Expiry, state and tenant, without reading the rest.
+    pub fn peek(bytes: &[u8]) -> Result<(Time, State, &str), Corrupt> {
         let r = &mut Reader(bytes);
         r.fixed()?;
-        for _ in 0..3 {
+        let expires = r.time()?;
+        for _ in 0..2 {
             r.time()?;
         }
         r.byte()?;
         for _ in 0..3 {
             r.small()?;
         }
-        parts::read_state(r)
+        Ok((expires, parts::read_state(r)?, r.text()?))
     }
 
     pub fn read(no: u64, bytes: &[u8]) -> Result<Final, Corrupt> {
@@ -261,11 +289,13 @@ impl Final {
         let body = parts::read_body(r)?;
         let queue = QueueKey::new(&body.tenant, &body.command);
         let key = body.idempotency_key.as_deref().map(|key| idem_key(&queue, key));
+        let tenant = body.tenant.clone();
         let body = Some(Arc::new(body));
         let error = r.optional_shared()?;
         let history = parts::read_attempts(r)?;
-        let detail = Detail { body, error, history, is_whole: true };
         let record = Arc::new(parts::read_record(r)?);
+        let checkpoint = read_checkpoint(r)?;
+        let detail = Detail { body, error, history, checkpoint, is_whole: true };
         let sketch = Sketch {
             no,
             tail,
@@ -276,23 +306,94 @@ impl Final {
             max_attempts,
             created_at,
             updated_at,
+            progress: None,
             detail,
         };
-        Ok(Final { sketch, record, expires, key })
+        Ok(Final { sketch, record, expires, key, tenant })
     }
 }
 
-/// Tree keys of numbered tasks.
-pub fn no_key(no: u64) -> [u8; 8] {
-    no.to_be_bytes()
+/// Keys in tables begin with what the row is: in [`Group::Bodies`](super::tables::Group) a head or a body, in
+/// `Group::Rows` a state, a queue or a record.
+pub const HEAD: u8 = b'h';
+pub const BODY: u8 = b'b';
+pub const STATE: u8 = b's';
+pub const QUEUE: u8 = b'q';
+pub const RECORD: u8 = b'r';
+
+fn numbered(kind: u8, no: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&no.to_be_bytes());
+    key
 }
 
-/// Rows of [`super::tree::Space::Record`] begin with what they are.
+pub fn head_key(no: u64) -> [u8; 9] {
+    numbered(HEAD, no)
+}
+
+pub fn body_key(no: u64) -> [u8; 9] {
+    numbered(BODY, no)
+}
+
+pub fn state_key(no: u64) -> [u8; 9] {
+    numbered(STATE, no)
+}
+
+pub fn record_key(key: &[u8]) -> Vec<u8> {
+    [&[RECORD], key].concat()
+}
+
+/// Rows of `Group::Keys` begin with the hash of an idempotency key and end with a number. They are hints: the
+/// record under the number says whether it has that key.
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+pub fn hint_key(hash: u64, no: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&hash.to_be_bytes());
+    key[8..].copy_from_slice(&no.to_be_bytes());
+    key
+}
+
+/// Until when a hint is needed, in unix milliseconds.
+pub fn write_until(until: Time) -> [u8; 8] {
+    until.millis().to_be_bytes()
+}
+
+pub fn read_until(row: &[u8]) -> i64 {
+    row.try_into().map_or(i64::MAX, i64::from_be_bytes)
+}
+
+/// History lies in buckets that are dropped whole. Their ends are multiples of the largest width, ten seconds
+/// doubled any number of times, within a sixteenth of the record's life.
+const BUCKET_WIDTH_MIN: i64 = 10_000;
+
+/// The end of the bucket for a record that is kept from `ended` until `expires`.
+pub fn bucket_end(ended: Time, expires: Time) -> i64 {
+    let life = expires.millis().saturating_sub(ended.millis());
+    let mut width = BUCKET_WIDTH_MIN;
+    while width * 2 <= life / 16 {
+        width *= 2;
+    }
+    expires.millis().div_euclid(width).saturating_add(1).saturating_mul(width)
+}
+
+/// Records begin with what they are.
 pub const TOPIC: u8 = b't';
 pub const SUBSCRIPTION: u8 = b's';
 pub const DELIVERY: u8 = b'd';
 pub const OPERATION: u8 = b'o';
-/// There once for all: some tasks have numbers that this shard did not give out.
+/// What a schedule is, and after it in the order of keys what has come of it.
+pub const SCHEDULE: u8 = b'c';
+pub const SCHEDULE_PROGRESS: u8 = b'e';
+/// On the shard of a schedule's name: the command of its tasks, which leads to where it lives.
+pub const SCHEDULE_PLACE: u8 = b'a';
+/// A unique key that is taken for some time, whatever becomes of its task.
+pub const UNIQUE: u8 = b'u';
+/// What operators did.
+pub const AUDIT: u8 = b'w';
+/// There once for all: some tasks came from elsewhere. Which places they are at, and whether their ids lead here.
 pub const IMPORTED: u8 = b'i';
 /// (expiry, number) of dead letters that have one.
 pub const DEAD_EXPIRY: u8 = b'x';
@@ -319,9 +420,12 @@ pub struct Counters {
     pub last: Time,
 }
 
-pub const COUNTERS_KEY: &[u8] = b"counters";
-
 impl Counters {
+    /// Of a shard in which nothing has happened.
+    pub fn new() -> Counters {
+        Counters { next_no: 1, next_seq: 1, last: Time::ZERO }
+    }
+
     pub fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer(&mut bytes);
@@ -345,9 +449,8 @@ pub struct QueueRow {
     pub is_paused: bool,
 }
 
-/// Rows of [`super::tree::Space::Meta`] that are queues.
 pub fn queue_row_key(queue: &QueueKey) -> Vec<u8> {
-    let mut key = vec![b'q'];
+    let mut key = vec![QUEUE];
     key.extend_from_slice(&idem_key(queue, ""));
     key
 }

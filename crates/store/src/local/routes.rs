@@ -130,8 +130,9 @@ impl<'a> Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         for task in self.tasks.drain(..) {
-            let shard = &self.shards[task.id.shard(self.shards.len() as u32) as usize];
-            shard.links.inbox.post(move |turn| turn.take_back(&[task]));
+            let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+            let shard = &self.shards[queue.shard(self.shards.len() as u32) as usize];
+            shard.links.inbox.post(move |turn| turn.take_back(vec![task]));
         }
     }
 }
@@ -158,17 +159,10 @@ async fn claim_on(
     rival: Option<(u8, Time)>,
 ) -> Result<(), Failure> {
     let shard = &taken.shards[shard];
+    shard.room(Lane::Other).await;
     let (reply, answer) = oneshot::channel();
-    let bytes = claim_bytes(&claim);
-    shard.tell(Lane::Other, bytes, move |turn| turn.claim(&claim, rival, reply)).await?;
+    shard.tell(Lane::Other, move |turn| turn.claim(&claim, rival, reply)).await?;
     taken.receive(answer).await.unwrap_or_else(|| Err(shard.failure()))
-}
-
-/// What a claim may write, if it is much.
-fn claim_bytes(claim: &Claim) -> usize {
-    let each = 64 + claim.owner.subject.len() + claim.owner.worker_id.len();
-    let bytes = claim.count.saturating_mul(each);
-    if bytes > 64 << 10 { bytes } else { 0 }
 }
 
 /// One try over all shards, in the order of the rules.
@@ -200,7 +194,7 @@ async fn claim_any(taken: &mut Taken<'_>, claim: Claim) -> Result<(), Failure> {
         let heads = each_shard(taken.shards, |shard| {
             let tenant = tenant.clone();
             Box::pin(
-                async move { shard.ask(Lane::Other, 0, move |turn, reply| turn.peek(&tenant, reply)).await },
+                async move { shard.ask(Lane::Other, move |turn, reply| turn.peek(&tenant, reply)).await },
             )
         });
         let mut heads: Vec<(usize, (u8, Time))> =
@@ -228,6 +222,7 @@ pub async fn claim_waiting(shards: &Shards, claim: Claim, token: u64) -> Result<
     let _guard = StopWaiting { shards: shards.clone(), token };
     for (index, commands) in parked {
         let (claim, ticket) = (Claim { commands, ..claim.clone() }, ticket.clone());
+        shards[index].room(Lane::Other).await;
         let seat = shards[index].links.inbox.seat(Lane::Other).await;
         seat.as_ref().ok_or_else(|| shards[index].failure())?;
         shards[index].links.inbox.post(move |turn| {

@@ -5,9 +5,10 @@
 mod index;
 
 use super::records::{Detail, Sketch};
-use codeq_queue::{State, Time};
+use codeq_queue::{State, TaskOptions, Time};
 use index::Index;
 use std::cell::Cell;
+use std::sync::Arc;
 
 pub type SlotId = u32;
 const NIL: SlotId = u32::MAX;
@@ -18,6 +19,9 @@ pub struct Extra {
     pub key: Option<Box<str>>,
     pub webhook: Option<Box<str>>,
     pub command: Box<str>,
+    pub options: Option<Box<TaskOptions>>,
+    /// What the running attempt told last.
+    pub progress: Option<Arc<str>>,
 }
 
 pub struct Slot {
@@ -33,9 +37,9 @@ pub struct Slot {
     pub refunds: u32,
     pub max_attempts: u32,
     pub priority: u8,
-    /// Only for tasks with an idempotency key or a webhook.
+    /// Only for tasks with an idempotency key, a webhook or options.
     pub extra: Option<Box<Extra>>,
-    /// `None`: the tree has it.
+    /// `None`: the tables have it.
     pub detail: Option<Box<Kept>>,
 }
 
@@ -47,6 +51,15 @@ pub struct Kept {
 }
 
 impl Slot {
+    pub fn options(&self) -> Option<&TaskOptions> {
+        self.extra.as_ref()?.options.as_deref()
+    }
+
+    /// When the task fails unless someone has claimed it.
+    pub fn expires_at(&self) -> Option<Time> {
+        self.options()?.expires_at.filter(|_| self.attempts == 0)
+    }
+
     pub fn sketch(&self) -> Sketch {
         let detail = self.detail.as_ref().map(|kept| kept.detail.clone()).unwrap_or_default();
         self.sketch_with(detail)
@@ -63,6 +76,7 @@ impl Slot {
             max_attempts: self.max_attempts,
             created_at: self.created_at,
             updated_at: self.updated_at,
+            progress: self.extra.as_ref().and_then(|extra| extra.progress.clone()),
             detail,
         }
     }

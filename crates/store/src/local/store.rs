@@ -1,25 +1,27 @@
 //! The embedded store as a [`Store`]: every verb goes to the shards it concerns.
 
 use super::backup;
+use super::by_id::{ById, FoundAnswer, ask_about, ask_by_id, import_all};
 use super::handle::ShardHandle;
 use super::inbox::Lane;
 use super::listing;
-use super::lookups::{act_on_named, cleanup_on, create_on, import_on};
+use super::lookups::{act_on_named, after, cleanup_on, create_on};
 use super::manifest::Manifest;
 use super::readers::Pools;
-use super::records::{Sketch, idem_key};
+use super::records::idem_key;
 use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
-use super::shard::{KeyedTask, Reply, Turn};
+use super::scheduling::Directory;
+use super::shard::{KeyedTask, Part, Reply, Turn};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
-    ResultLookup, Returned, Submit, TaskRef, Wait,
+    Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
+    Pieces, Position, ResultLookup, Returned, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
-    ResultRecord, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey,
+    QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
 };
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,17 +29,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Creates and results of one batch are posted in pieces of about this size.
-const PIECE_BYTES: usize = 1 << 20;
-
 pub struct LocalStore {
     shards: Shards,
+    directory: Directory,
     pools: Pools,
     tokens: AtomicU64,
     is_closed: AtomicBool,
     manifest: Manifest,
     lock: Mutex<Option<File>>,
+    /// Held by who imports.
+    importing: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// A verb that takes as many items as a turn has room for.
+type BatchVerb<I, T> = fn(&mut Turn<'_>, Vec<I>, Reply<Part<T, I>>);
 
 impl LocalStore {
     pub(super) fn new(
@@ -46,13 +51,16 @@ impl LocalStore {
         manifest: Manifest,
         lock: Option<File>,
     ) -> LocalStore {
+        let shards: Shards = shards.into_iter().map(Arc::new).collect();
         LocalStore {
-            shards: shards.into_iter().map(Arc::new).collect(),
+            directory: Directory::new(shards.clone()),
+            shards,
             pools,
             tokens: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
             manifest,
             lock: Mutex::new(lock),
+            importing: Arc::default(),
         }
     }
 
@@ -60,31 +68,35 @@ impl LocalStore {
         self.shards.len() as u32
     }
 
-    /// Items, each to the shard of its id, in pieces that fit a group. `bytes` is what an item may write.
-    fn by_id<I: Send + 'static, T: Send + 'static>(
+    /// Items, each to the shard of its task. What a turn leaves over is asked for again.
+    fn by_id<I: ById, T: FoundAnswer>(
         &self,
+        lane: Lane,
         items: Vec<I>,
-        id: fn(&I) -> &codeq_queue::TaskId,
-        bytes: fn(&I) -> usize,
-        act: fn(&mut Turn<'_>, Vec<I>, Reply<Vec<T>>),
+        act: BatchVerb<I, T>,
     ) -> Answer<Vec<T>> {
-        let count = self.count();
         let ask = move |shard: Arc<ShardHandle>, share: Vec<I>| -> Answer<Vec<T>> {
-            if share.iter().map(bytes).sum::<usize>() <= GROUPABLE {
-                return Box::pin(async move {
-                    shard.ask(Lane::Other, 0, move |turn, reply| act(turn, share, reply)).await
-                });
-            }
             Box::pin(async move {
-                let mut answers = Vec::with_capacity(share.len());
-                for (piece, bytes) in pieces(share, bytes) {
-                    let asked = shard.ask(Lane::Other, bytes, move |turn, reply| act(turn, piece, reply));
-                    answers.extend(asked.await?);
+                let (mut answers, mut rest) = (Vec::new(), share);
+                loop {
+                    shard.room(lane).await;
+                    let asked = shard.ask(lane, move |turn, reply| match turn.must_wait(lane) {
+                        true => turn.answer(reply, Part { done: Vec::new(), rest }),
+                        false => act(turn, rest, reply),
+                    });
+                    let part = asked.await.map_err(|failure| after(!answers.is_empty(), failure))?;
+                    match answers.is_empty() {
+                        true => answers = part.done,
+                        false => answers.extend(part.done),
+                    }
+                    rest = part.rest;
+                    if rest.is_empty() {
+                        return Ok(answers);
+                    }
                 }
-                Ok(answers)
             })
         };
-        scatter(&self.shards, items, move |item| id(item).shard(count), ask)
+        ask_by_id(&self.shards, items, ask)
     }
 
     fn on<T: Send + 'static>(
@@ -93,7 +105,11 @@ impl LocalStore {
         act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
     ) -> Answer<T> {
         let shard = self.shards[shard as usize].clone();
-        Box::pin(async move { shard.ask(Lane::Other, 0, act).await })
+        Box::pin(async move { shard.ask(Lane::Other, act).await })
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     fn token(&self) -> u64 {
@@ -109,9 +125,6 @@ impl LocalStore {
             shard.close();
         }
         self.pools.close();
-        for shard in self.shards.iter() {
-            shard.links.library.tree.close();
-        }
         drop(self.lock.lock().expect("no one panics holding the lock").take());
     }
 
@@ -119,12 +132,12 @@ impl LocalStore {
     pub fn disk_bytes(&self) -> u64 {
         let of = |shard: &Arc<ShardHandle>| {
             let journal = shard.journal.as_ref().map_or(0, |journal| journal.disk_bytes());
-            journal + shard.links.library.tree.disk_bytes()
+            journal + shard.links.library.tables.disk_bytes()
         };
         self.shards.iter().map(of).sum()
     }
 
-    /// Bytes of records that the tree does not have yet.
+    /// Bytes of records that the tables do not have yet.
     pub fn unsettled_bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.links.unsettled_bytes.load(Ordering::Relaxed)).sum()
     }
@@ -136,25 +149,11 @@ impl Drop for LocalStore {
     }
 }
 
-fn new_task_bytes(task: &NewTask) -> usize {
-    task.body.bytes() + 256
-}
-
 impl Store for LocalStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
         let count = self.count();
         let ask = |shard: Arc<ShardHandle>, share: Vec<KeyedTask>| -> Answer<Items<Created>> {
-            let bytes: usize = share.iter().map(|task| new_task_bytes(&task.task)).sum();
-            if bytes <= GROUPABLE {
-                return Box::pin(create_on(shard, share, 0));
-            }
-            Box::pin(async move {
-                let mut answers = Vec::with_capacity(share.len());
-                for (piece, bytes) in pieces(share, |task| new_task_bytes(&task.task)) {
-                    answers.extend(create_on(shard.clone(), piece, bytes).await?);
-                }
-                Ok(answers)
-            })
+            Box::pin(create_on(shard, share))
         };
         let keyed = tasks.into_iter().map(|task| {
             let key = task.body.idempotency_key.as_deref().map(|key| {
@@ -170,18 +169,19 @@ impl Store for LocalStore {
     }
 
     fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>> {
-        self.by_id(tasks, |task| &task.id, |_| 0, |turn, tasks, reply| turn.get(tasks, reply))
+        self.by_id(Lane::Read, tasks, |turn, tasks, reply| turn.get(tasks, reply))
     }
 
     fn result(&self, task: TaskRef, wait: Wait) -> Answer<ResultLookup> {
-        let shard = self.shards[task.id.shard(self.count()) as usize].clone();
         let (shards, token) = (self.shards.clone(), self.token());
-        Box::pin(async move {
-            let guard = routes::is_waiting(wait).then_some(StopWaiting { shards, token });
-            let answer =
-                shard.ask(Lane::Other, 0, move |turn, reply| turn.result(&task, wait, token, reply)).await;
-            drop(guard);
-            answer
+        ask_about(&self.shards, task, move |shard, task| {
+            let guard = routes::is_waiting(wait).then(|| StopWaiting { shards: shards.clone(), token });
+            Box::pin(async move {
+                let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.result(&task, wait, token, reply);
+                let answer = shard.ask(Lane::Other, act).await;
+                drop(guard);
+                answer
+            })
         })
     }
 
@@ -203,62 +203,49 @@ impl Store for LocalStore {
         })
     }
 
-    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
-        self.by_id(beats, |beat| &beat.report.id, |_| 64, |turn, beats, reply| turn.heartbeat(beats, reply))
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<Beat>> {
+        self.by_id(Lane::Report, beats, |turn, beats, reply| turn.heartbeat(beats, reply))
     }
 
     fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>> {
-        let size = |nack: &Nack| ENDING_BYTES + end_bytes(nack.reason.as_ref().map_or(0, String::len));
-        self.by_id(nacks, |nack| &nack.report.id, size, |turn, nacks, reply| turn.nack(nacks, reply))
+        self.by_id(Lane::Report, nacks, |turn, nacks, reply| turn.nack(nacks, reply))
     }
 
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>> {
-        self.by_id(
-            abandons,
-            |item| &item.report.id,
-            |_| ENDING_BYTES,
-            |turn, items, reply| turn.abandon(items, reply),
-        )
+        self.by_id(Lane::Report, abandons, |turn, items, reply| turn.abandon(items, reply))
     }
 
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
-        let size = |submit: &Submit| {
-            let outcome = &submit.outcome;
-            let error = outcome.error.as_ref().map_or(0, |text| text.len());
-            // The callback repeats the result.
-            ENDING_BYTES + end_bytes(error) + 2 * outcome.result.as_ref().map_or(0, |text| text.len())
-        };
-        self.by_id(submits, |submit| &submit.report.id, size, |turn, items, reply| turn.submit(items, reply))
+        self.by_id(Lane::Report, submits, |turn, items, reply| turn.submit(items, reply))
     }
 
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
-        let shard = task.id.shard(self.count());
-        let sketch: Answer<Option<Sketch>> = self.on(shard, move |turn, reply| turn.sketch(&task, reply));
+        let sketch = ask_about(&self.shards, task, |shard, task| {
+            Box::pin(
+                async move { shard.ask(Lane::Other, move |turn, reply| turn.sketch(&task, reply)).await },
+            )
+        });
         Box::pin(async move { Ok(sketch.await?.map(|sketch| sketch.attempts())) })
     }
 
-    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
-        self.by_id(tasks, |task| &task.id, |_| ENDING_BYTES, |turn, tasks, reply| turn.cancel(tasks, reply))
+    fn cancel(&self, cancels: Vec<Cancel>) -> Answer<Items<Task>> {
+        self.by_id(Lane::Other, cancels, |turn, items, reply| turn.cancel(items, reply))
     }
 
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
-        let count = self.count();
         let ask = move |shard, share| -> Answer<Items<Task>> {
-            Box::pin(act_on_named(shard, share, move |turn, named, generation, reply| {
-                turn.requeue(named, generation, max_attempts, reply)
+            Box::pin(act_on_named(shard, share, move |turn, named, as_of, reply| {
+                turn.requeue(named, as_of, max_attempts, reply)
             }))
         };
-        scatter(&self.shards, tasks, move |task: &TaskRef| task.id.shard(count), ask)
+        ask_by_id(&self.shards, tasks, ask)
     }
 
     fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>> {
-        let count = self.count();
         let ask = |shard, share| -> Answer<Items<()>> {
-            Box::pin(act_on_named(shard, share, |turn, named, generation, reply| {
-                turn.remove(named, generation, reply)
-            }))
+            Box::pin(act_on_named(shard, share, |turn, named, as_of, reply| turn.remove(named, as_of, reply)))
         };
-        scatter(&self.shards, tasks, move |task: &TaskRef| task.id.shard(count), ask)
+        ask_by_id(&self.shards, tasks, ask)
     }
 
     fn cleanup(&self, tenant: Arc<str>, before: Time, limit: usize) -> Answer<u64> {
@@ -283,13 +270,36 @@ impl Store for LocalStore {
         self.on(queue.shard(self.count()), move |turn, reply| turn.pause(&queue, false, reply))
     }
 
+    fn next_due(&self) -> Answer<Option<Time>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<Option<Time>> {
+                Box::pin(async move { shard.ask(Lane::Other, |turn, reply| turn.next_due(reply)).await })
+            };
+            Ok(each_shard(&shards, ask).await?.into_iter().flatten().min())
+        })
+    }
+
+    fn ready_commands(&self, tenant: Arc<str>) -> Answer<Vec<Arc<str>>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<Vec<Arc<str>>> {
+                let tenant = tenant.clone();
+                Box::pin(async move {
+                    shard.ask(Lane::Other, move |turn, reply| turn.ready_commands(&tenant, reply)).await
+                })
+            };
+            Ok(each_shard(&shards, ask).await?.into_iter().flatten().collect())
+        })
+    }
+
     fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>> {
         let shards = self.shards.clone();
         Box::pin(async move {
             let ask = |shard: Arc<ShardHandle>| -> Answer<Vec<QueueStats>> {
                 let tenant = tenant.clone();
                 Box::pin(async move {
-                    shard.ask(Lane::Other, 0, move |turn, reply| turn.queues(tenant.as_ref(), reply)).await
+                    shard.ask(Lane::Other, move |turn, reply| turn.queues(tenant.as_ref(), reply)).await
                 })
             };
             Ok(each_shard(&shards, ask).await?.into_iter().flatten().collect())
@@ -306,13 +316,19 @@ impl Store for LocalStore {
     }
 
     fn position(&self, task: TaskRef) -> Answer<Option<Position>> {
-        self.on(task.id.shard(self.count()), move |turn, reply| turn.position(&task, reply))
+        ask_about(&self.shards, task, |shard, task| {
+            Box::pin(
+                async move { shard.ask(Lane::Other, move |turn, reply| turn.position(&task, reply)).await },
+            )
+        })
     }
 
     fn import(&self, tasks: Vec<Import>) -> Answer<Items<bool>> {
-        let count = self.count();
-        let ask = |shard, share| -> Answer<Items<bool>> { Box::pin(import_on(shard, share)) };
-        scatter(&self.shards, tasks, move |import: &Import| import.task.id.shard(count), ask)
+        let (shards, importing) = (self.shards.clone(), self.importing.clone());
+        Box::pin(async move {
+            let _alone = importing.lock().await;
+            import_all(&shards, tasks).await
+        })
     }
 
     fn put_operation(&self, operation: Operation) -> Answer<bool> {
@@ -323,6 +339,14 @@ impl Store for LocalStore {
         self.on(0, |turn, reply| turn.operations(reply))
     }
 
+    fn put_audit(&self, entry: AuditEntry) -> Answer<()> {
+        self.on(0, move |turn, reply| turn.put_audit(&entry, reply))
+    }
+
+    fn audit(&self, page: AuditPage) -> Answer<Audited> {
+        self.on(0, move |turn, reply| turn.audit(&page, reply))
+    }
+
     fn remove_operation(&self, id: u128) -> Answer<()> {
         self.on(0, move |turn, reply| turn.remove_operation(id, reply))
     }
@@ -330,16 +354,8 @@ impl Store for LocalStore {
     fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
         let (shards, manifest) = (self.shards.clone(), self.manifest);
         Box::pin(async move {
-            let mut views = Vec::new();
-            for shard in shards.iter() {
-                let _ = shard.trough.flush().await;
-                let view = shard.search(|links| {
-                    let view = links.library.tree.instant();
-                    view.map_err(|error| Failure::unavailable(error.to_string()))
-                });
-                views.push(view.await?);
-            }
-            let pieces: Pieces = Box::new(backup::Pieces::new(manifest, views));
+            let versions = backup::one_instant(&shards).await?;
+            let pieces: Pieces = Box::new(backup::Pieces::new(manifest, versions));
             Ok(Ok(pieces))
         })
     }
@@ -380,7 +396,7 @@ impl Store for LocalStore {
                 let left = limit - taken.len();
                 if left > 0 {
                     let asked =
-                        shard.ask(Lane::Other, 0, move |turn, reply| turn.take_deliveries(left, hold, reply));
+                        shard.ask(Lane::Other, move |turn, reply| turn.take_deliveries(left, hold, reply));
                     taken.extend(asked.await?);
                 }
             }
@@ -396,7 +412,7 @@ impl Store for LocalStore {
         let shards = self.shards.clone();
         Box::pin(async move {
             let ask = |shard: Arc<ShardHandle>| -> Answer<OutboxCounts> {
-                Box::pin(async move { shard.ask(Lane::Other, 0, |turn, reply| turn.outbox(reply)).await })
+                Box::pin(async move { shard.ask(Lane::Other, |turn, reply| turn.outbox(reply)).await })
             };
             let counts = each_shard(&shards, ask).await?.into_iter();
             Ok(counts.fold(OutboxCounts::default(), |sum, count| OutboxCounts {
@@ -420,7 +436,7 @@ impl Store for LocalStore {
                 let act = move |turn: &mut Turn<'_>, reply: Reply<_>| {
                     turn.deliveries(tenant.as_ref(), failed, after, limit, reply);
                 };
-                Box::pin(async move { shard.ask(Lane::Other, 0, act).await })
+                Box::pin(async move { shard.ask(Lane::Other, act).await })
             };
             let mut found: Vec<Delivery> = each_shard(&shards, ask).await?.into_iter().flatten().collect();
             found.sort_by_key(|delivery| delivery.id);
@@ -441,6 +457,10 @@ impl Store for LocalStore {
         unwell.unwrap_or(Health::Ready)
     }
 
+    fn scheduling(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
     fn close(self: Arc<Self>) -> Answer<()> {
         Box::pin(async move {
             let (done, closed) = oneshot::channel();
@@ -451,32 +471,6 @@ impl Store for LocalStore {
             closed.await.map_err(|_| Failure::Closed)
         })
     }
-}
-
-/// Small enough to share a group with others.
-const GROUPABLE: usize = 64 << 10;
-/// What ending a task may write besides its texts: the entry, and a callback with its address.
-const ENDING_BYTES: usize = 512;
-
-/// What an error text may write: the record, the task, and the callback, where it may be escaped.
-fn end_bytes(error: usize) -> usize {
-    8 * error.min(codeq_queue::limits::ERROR_BYTES)
-}
-
-/// Cuts a batch into pieces that fit a group; gives each with its size.
-fn pieces<I>(items: Vec<I>, size: impl Fn(&I) -> usize) -> Vec<(Vec<I>, usize)> {
-    let mut pieces: Vec<(Vec<I>, usize)> = Vec::new();
-    for item in items {
-        let bytes = size(&item);
-        match pieces.last_mut() {
-            Some((piece, total)) if *total + bytes <= PIECE_BYTES => {
-                piece.push(item);
-                *total += bytes;
-            }
-            _ => pieces.push((vec![item], bytes)),
-        }
-    }
-    pieces
 }
 
 impl LocalStore {

@@ -1,32 +1,57 @@
-//! The threads of a shard: who decides, who syncs, who feeds the tree, who prepares segments.
+//! The threads of a shard: who decides, who syncs, who feeds the tables, who prepares segments.
 
 use super::commit::Committer;
-use super::feeder::{Feeder, Trough};
+use super::feeder::{FeedQueue, Feeder};
 use super::inbox::Inbox;
 use super::journal::Journal;
 use super::open::{Durability, OpenError, at};
 use super::owner::Owner;
 use super::shard::Links;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// Who would wait for an owner that has ended, even by a panic.
 struct Orphans {
     inbox: Arc<Inbox>,
+    links: Arc<Links>,
     committer: Option<Arc<Committer>>,
 }
 
+const OWNER_FAILED: &str = "the thread that owns the shard has failed";
+const COMMITTER_FAILED: &str = "the thread that writes the journal and tells of it has failed";
+
 impl Drop for Orphans {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let unwritable = &self.links.unwritable;
+            *unwritable.lock().unwrap_or_else(PoisonError::into_inner) = Some(OWNER_FAILED.to_owned());
+        }
         if let Some(committer) = &self.committer {
             if std::thread::panicking() {
-                committer.give_up("the thread that owns the shard has failed".to_owned());
+                committer.give_up(OWNER_FAILED.to_owned());
             }
             committer.close();
         }
         self.inbox.abandon();
+        self.links.room.notify_waiters();
+    }
+}
+
+/// Who would wait for a committer that has ended by a panic: its own, or that of whom it tells.
+struct Stranded {
+    committer: Arc<Committer>,
+    links: Arc<Links>,
+}
+
+impl Drop for Stranded {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.committer.abandon(COMMITTER_FAILED);
+            self.links.inbox.nudge();
+            self.links.room.notify_waiters();
+        }
     }
 }
 
@@ -52,12 +77,17 @@ impl Threads {
         index: u32,
         committer: &Arc<Committer>,
         links: &Arc<Links>,
-        trough: &Arc<Trough>,
+        trough: &Arc<FeedQueue>,
         durability: Durability,
     ) -> Result<(), OpenError> {
         let (committer, links, trough) = (committer.clone(), links.clone(), trough.clone());
         let sync = durability == Durability::Fsync;
-        self.commit = spawn(format!("codeq-sync-{index}"), move || committer.run(sync, &links, &trough))?;
+        let stranded = Stranded { committer: committer.clone(), links: links.clone() };
+        let run = move || {
+            let _stranded = stranded;
+            committer.run(sync, &links, &trough);
+        };
+        self.commit = spawn(format!("codeq-sync-{index}"), run)?;
         Ok(())
     }
 
@@ -95,7 +125,7 @@ impl Threads {
         owner: Owner,
         committer: Option<Arc<Committer>>,
     ) -> Result<(), OpenError> {
-        let orphans = Orphans { inbox: owner.inbox.clone(), committer };
+        let orphans = Orphans { inbox: owner.inbox.clone(), links: owner.links.clone(), committer };
         let run = move || {
             let _orphans = orphans;
             owner.run();

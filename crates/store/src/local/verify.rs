@@ -2,23 +2,23 @@
 //! brought back as opening would do it, without starting it. Then everything that says the same thing twice
 //! is compared.
 //!
-//! The journal is only read. The tree's library mends its own files when it opens them, as it would at the
-//! next start.
+//! Everything is only read. Files that no catalog names are what an interrupted write has left; the next opening
+//! removes them, and they are no problem.
 
 mod live;
 mod rows;
 
 use super::change::{Change, Fed};
-use super::files::DiskFiles;
+use super::files::{DiskFiles, Files};
 use super::ids::IdKey;
 use super::journal;
 use super::library::Library;
 use super::load;
 use super::manifest::{self, Manifest};
-use super::open::{OpenError, lock, shard_directory, unstarted};
+use super::open::{OpenError, expect_segments, lock, shard_directory, unstarted};
 use super::records::Final;
 use super::shard::Shard;
-use super::tree::{self, Tree};
+use super::tables::{BlockCache, CATALOG_NAME, Tables, Version};
 use crate::rules::Rules;
 use codeq_queue::State;
 use std::collections::HashMap;
@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 /// More than this many problems are not told one by one.
 const TOLD: usize = 1000;
+const CACHE_BYTES: u64 = 16 << 20;
 
 /// What a check found. A directory is well if there are no problems.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -60,7 +61,10 @@ pub fn verify(path: &Path) -> Result<Verified, OpenError> {
         return Err(foreign());
     }
     let _lock = lock(path)?;
-    let manifest = Manifest::read(&DiskFiles::new(path))?.ok_or_else(foreign)?;
+    let (manifest, format) = Manifest::read_any(&DiskFiles::new(path))?.ok_or_else(foreign)?;
+    if format < manifest::FORMAT {
+        return Err(OpenError::Older { path: path.to_path_buf(), format });
+    }
     let mut verified = Verified { shards: manifest.shards, ..Verified::default() };
     for index in 0..manifest.shards {
         verified.shard(path, &manifest, index);
@@ -68,8 +72,8 @@ pub fn verify(path: &Path) -> Result<Verified, OpenError> {
     Ok(verified)
 }
 
-/// What the journal has to add to the tree's rows of tasks that ended: the newest end by number, or `None` if
-/// whatever the tree has is obsolete.
+/// What the journal has to add to the rows of tasks that ended: the newest end by number, or `None` if
+/// whatever the tables have is obsolete.
 type Tail = HashMap<u64, Option<Arc<Final>>>;
 
 impl Verified {
@@ -83,27 +87,36 @@ impl Verified {
 
     fn shard(&mut self, path: &Path, manifest: &Manifest, index: u32) {
         let directory = shard_directory(path, index);
-        let tree_directory = directory.join("tree");
-        if !tree_directory.is_dir() {
+        if !directory.join(CATALOG_NAME).is_file() {
             // The very first opening may have been cut short before it made the shards.
-            if manifest.epoch > 1 {
-                self.problem(format!("{} is missing", tree_directory.display()));
+            if manifest.is_complete {
+                self.problem(format!("{} is missing", directory.join(CATALOG_NAME).display()));
             }
             return;
         }
-        let tree = match tree::fjall::open(&tree_directory, tree::fjall::TreeOptions::default()) {
-            Ok(tree) => tree,
-            Err(error) => return self.problem(format!("{}: {error}", tree_directory.display())),
+        let files: Arc<dyn Files> = Arc::new(DiskFiles::new(&directory));
+        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+        let tables = match Tables::open(files.clone(), cache, manifest.journal_key, true) {
+            Ok(tables) => Arc::new(tables),
+            Err(error) => return self.problem(error.to_string()),
         };
-        let files = DiskFiles::new(&directory);
+        let version = tables.version();
         let mut check = Check { index, manifest, verified: self };
-        if let Err(error) = tree.check() {
-            check.problem(format!("{}: {error}", tree_directory.display()));
-            check.journal_alone(&files, &*tree);
-        } else {
-            check.all(&files, &tree);
+        if let Err(error) = expect_segments(&*files, &version.segments) {
+            check.problem(error);
         }
-        tree.close();
+        let mut is_sound = true;
+        for table in version.tables() {
+            if let Err(error) = table.check() {
+                is_sound = false;
+                check.problem(error);
+            }
+        }
+        if is_sound {
+            check.all(&*files, tables);
+        } else {
+            check.journal_alone(&*files, &version);
+        }
     }
 }
 
@@ -125,8 +138,8 @@ impl Check<'_> {
         }
     }
 
-    fn journal_alone(&mut self, files: &DiskFiles, tree: &dyn Tree) {
-        self.note(journal::inspect(files, self.manifest.journal_key, tree.applied()));
+    fn journal_alone(&mut self, files: &dyn Files, version: &Version) {
+        self.note(journal::inspect(files, self.manifest.journal_key, version.position));
     }
 
     fn note(&mut self, report: Result<journal::Report, journal::OpenError>) {
@@ -139,25 +152,27 @@ impl Check<'_> {
         }
     }
 
-    fn all(&mut self, files: &DiskFiles, tree: &Arc<dyn Tree>) {
-        let mut shard = match unstarted(&Rules::default(), self.manifest, self.index, &**tree) {
-            Ok((shard, _)) => shard,
+    fn all(&mut self, files: &dyn Files, tables: Arc<Tables>) {
+        let version = tables.version();
+        let mut shard = match unstarted(&Rules::default(), self.manifest, self.index, &tables) {
+            Ok(shard) => shard,
             Err(error) => {
                 self.problem(error);
-                self.rows(&**tree, &Tail::new(), None);
-                return self.journal_alone(files, &**tree);
+                self.rows(&version, &Tail::new(), None);
+                return self.journal_alone(files, &version);
             }
         };
-        let library = Library { tree: tree.clone(), ids: IdKey::new(self.manifest.id_key) };
+        let ids = IdKey::new(self.manifest.id_key);
+        let library = Library { tables, ids, imports: shard.imports.clone() };
         let mut tail = Tail::new();
         let report =
-            journal::read(files, self.manifest.journal_key, tree.applied(), &mut |position, payload| {
+            journal::read(files, self.manifest.journal_key, version.position, &mut |position, payload| {
                 note_ends(&mut tail, load::replay(&mut shard, &library, position, payload)?);
                 Ok(())
             });
         self.note(report);
         self.live(&shard);
-        let dead = self.rows(&**tree, &tail, Some(&shard));
+        let dead = self.rows(&version, &tail, Some(&shard));
         self.dead_counts(&shard, dead, &tail, &library);
         self.verified.deliveries += shard.outbox.after(0).count() as u64;
     }
@@ -196,9 +211,11 @@ fn note_ends(tail: &mut Tail, fed: Fed) {
             Change::Final(last) => tail.insert(last.sketch.no, Some(last)),
             Change::Reopened(reopened) => tail.insert(reopened.no, None),
             Change::Removed { no, .. } => tail.insert(no, None),
-            Change::Created { .. } | Change::State { .. } | Change::Record { .. } | Change::Queue { .. } => {
-                None
-            }
+            Change::Created { .. }
+            | Change::Replaced { .. }
+            | Change::State { .. }
+            | Change::Record { .. }
+            | Change::Queue { .. } => None,
         };
     }
 }

@@ -1,9 +1,10 @@
 //! What proves a store: the exam every store sits, the model it is compared with, and the doubles that
 //! break under it. Compiled only with the feature `testing`.
 
+pub mod batches;
 pub mod exam;
 pub mod forgetful;
-pub mod lossy;
 pub mod model;
 pub mod observed;
 pub mod planted;
+pub mod table_rows;

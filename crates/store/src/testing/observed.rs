@@ -10,8 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A call on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
+    Create { name: String },
     Write { name: String, offset: u64, bytes: usize },
     Sync { name: String },
+    Rename { to: String },
+    Remove { name: String },
+    SyncDir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,9 @@ pub enum When {
 }
 
 pub type Watch = Arc<dyn Fn(&Call, When) + Send + Sync>;
+
+/// Whether a call is to fail without being made.
+pub type Veto = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
 
 /// Cloning shares everything.
 #[derive(Clone)]
@@ -32,6 +39,7 @@ pub struct Observed<F> {
 #[derive(Default)]
 struct Shared {
     watch: Mutex<Option<Watch>>,
+    veto: Mutex<Option<Veto>>,
     fails_syncs: AtomicBool,
 }
 
@@ -43,6 +51,11 @@ impl<F: Files> Observed<F> {
     /// Called around every write and sync from now on, on the thread that makes the call.
     pub fn set_watch(&self, watch: Option<Watch>) {
         *self.shared.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    /// Calls that this picks fail from now on.
+    pub fn set_veto(&self, veto: Option<Veto>) {
+        *self.shared.veto.lock().unwrap_or_else(PoisonError::into_inner) = veto;
     }
 
     /// While set, no sync of a file happens and every one is answered with an error.
@@ -57,7 +70,9 @@ impl<F: Files> Observed<F> {
 
 impl<F: Files> Files for Observed<F> {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(self.wrap(name, self.inner.create(name)?))
+        let call = Call::Create { name: name.to_owned() };
+        let created = self.shared.around(call, || self.inner.create(name))?;
+        Ok(self.wrap(name, created))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -69,15 +84,15 @@ impl<F: Files> Files for Observed<F> {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
+        self.shared.around(Call::Rename { to: to.to_owned() }, || self.inner.rename(from, to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
+        self.shared.around(Call::Remove { name: name.to_owned() }, || self.inner.remove(name))
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        self.inner.sync_dir()
+        self.shared.around(Call::SyncDir, || self.inner.sync_dir())
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
@@ -95,9 +110,13 @@ struct ObservedFile {
     shared: Arc<Shared>,
 }
 
-impl ObservedFile {
-    fn around<T>(&self, call: Call, make: impl FnOnce() -> T) -> T {
-        let watch = self.shared.watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+impl Shared {
+    fn around<T>(&self, call: Call, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let veto = self.veto.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if veto.is_some_and(|veto| veto(&call)) {
+            return Err(io::Error::other("the call was vetoed"));
+        }
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let tell = |when| watch.iter().for_each(|watch| watch(&call, when));
         tell(When::Before);
         let answer = make();
@@ -113,12 +132,12 @@ impl File for ObservedFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let call = Call::Write { name: self.name.clone(), offset, bytes: bytes.len() };
-        self.around(call, || self.file.write_at(bytes, offset))
+        self.shared.around(call, || self.file.write_at(bytes, offset))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let is_failing = self.shared.fails_syncs.load(Ordering::Acquire);
-        self.around(Call::Sync { name: self.name.clone() }, || match is_failing {
+        self.shared.around(Call::Sync { name: self.name.clone() }, || match is_failing {
             true => Err(rustix::io::Errno::IO.into()),
             false => self.file.sync_data(),
         })

@@ -81,8 +81,8 @@ fn a_newer_format_is_refused() {
     let directory = made();
     let manifest = directory.path().join("manifest");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replacen("codeq 1", "codeq 2", 1)).unwrap();
-    let expected = format!("{} has format 2; this build reads up to 1", manifest.display());
+    std::fs::write(&manifest, text.replacen("codeq 2", "codeq 3", 1)).unwrap();
+    let expected = format!("{} has format 3; this build reads up to 2", manifest.display());
     assert_eq!(refusal(directory.path(), 1), expected);
 }
 

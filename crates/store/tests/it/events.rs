@@ -80,7 +80,10 @@ async fn tells_a_whole_life(watched: Watched) {
     let other = watched.create(0, 3).await;
     let told = watched.next();
     assert_eq!((told.task, told.has_filled), (Some(other), false), "the queue was not empty");
-    store.cancel(vec![TaskRef { tenant: "t".into(), id: other }]).await.unwrap();
+    store
+        .cancel(vec![codeq_queue::store::Cancel::now(TaskRef { tenant: "t".into(), id: other })])
+        .await
+        .unwrap();
     let told = watched.next();
     let What::Ended { state, outcome, owner, .. } = told.what else { panic!("{told:?}") };
     assert_eq!((state, outcome, owner), (State::Cancelled, None, None));
@@ -93,7 +96,7 @@ async fn tells_a_whole_life(watched: Watched) {
     assert_eq!(ready_at, task.created_at, "it could be claimed since it was created");
     assert!(ready_at <= claimed_at);
 
-    let nack = Nack { report: report(&task), delay_seconds: 5, reason: Some("later".into()) };
+    let nack = Nack::new(report(&task), 5, Some("later".into()));
     store.nack(vec![nack]).await.unwrap().remove(0).unwrap();
     let told = watched.next();
     let What::Returned { outcome, attempt, error, .. } = told.what else { panic!("{told:?}") };
@@ -108,7 +111,7 @@ async fn tells_a_whole_life(watched: Watched) {
     let task = watched.claim().await;
     let What::Claimed { ready_at, .. } = watched.next().what else { panic!("a claim was expected") };
     assert_eq!(ready_at, promoted_at, "the wait of a delayed task begins when the delay is over");
-    store.abandon(vec![Abandon { report: report(&task), refund: true }]).await.unwrap().remove(0).unwrap();
+    store.abandon(vec![Abandon::new(report(&task), true)]).await.unwrap().remove(0).unwrap();
     let told = watched.next();
     assert!(matches!(told.what, What::Returned { outcome: AttemptOutcome::Refunded, .. }) && told.has_filled);
 

@@ -14,14 +14,20 @@ mod model {
 mod memory {
     use super::*;
     codeq_store::exam!(candidates::memory(1));
+    codeq_store::exam_schedules!(candidates::memory(1));
+    codeq_store::exam!(@flow candidates::memory(1));
 }
 
 mod local_with_one_shard {
     use super::*;
     codeq_store::exam!(candidates::local(1, Durability::Fsync));
+    codeq_store::exam_schedules!(candidates::local(1, Durability::Fsync));
+    codeq_store::exam!(@flow candidates::local(1, Durability::Fsync));
 }
 
 mod local_with_four_shards {
     use super::*;
     codeq_store::exam!(candidates::local(4, Durability::Fsync));
+    codeq_store::exam_schedules!(candidates::local(4, Durability::Fsync));
+    codeq_store::exam!(@flow candidates::local(4, Durability::Fsync));
 }

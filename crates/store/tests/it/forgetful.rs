@@ -1,6 +1,7 @@
 //! The store on a disk that forgets: crashes at any moment, torn and damaged journals, failing calls, full
-//! disks, failed syncs. The disk and the tree are doubles; everything between them is the real store.
+//! disks, failed syncs. The disk is a double; everything above it is the real store.
 
+mod bounds;
 mod corners;
 mod crashes;
 mod damage;
@@ -8,14 +9,15 @@ mod facts;
 mod faults;
 mod full;
 mod poison;
+mod ticks;
 mod workload;
 
 use crate::candidates::Seat;
-use codeq_store::local::{self, LocalOptions, LocalStore, OpenError, Parts, ShardParts};
+use codeq_store::local::files::Files;
+use codeq_store::local::{self, Limits, LocalOptions, LocalStore, OpenError, Parts};
 use codeq_store::testing::exam::START;
 use codeq_store::testing::exam::bench::{Bench, plain_rules};
 use codeq_store::testing::forgetful::ForgetfulDisk;
-use codeq_store::testing::lossy::LossyTree;
 use codeq_store::testing::observed::Observed;
 use codeq_store::{Clock, ManualClock, Rules};
 use std::sync::Arc;
@@ -30,12 +32,12 @@ const SMALL_SEGMENT_BYTES: u64 = 16 << 10;
 pub struct Ground {
     pub disk: ForgetfulDisk,
     pub files: Observed<ForgetfulDisk>,
-    pub tree: LossyTree,
     pub clock: Arc<ManualClock>,
     /// What the store reads the time from, if not straight from the clock.
     pub lens: Option<Arc<dyn Clock>>,
     pub rules: Rules,
     pub segment_bytes: u64,
+    pub limits: Limits,
     epoch: u32,
 }
 
@@ -45,11 +47,11 @@ impl Ground {
         Ground {
             files: Observed::new(disk.clone()),
             disk,
-            tree: LossyTree::new(),
             clock: Arc::new(ManualClock::at(START)),
             lens: None,
             rules,
             segment_bytes,
+            limits: Limits::default(),
             epoch: 0,
         }
     }
@@ -62,19 +64,24 @@ impl Ground {
         Ground::new(plain_rules(), SMALL_SEGMENT_BYTES)
     }
 
-    fn with(&self, disk: ForgetfulDisk, tree: LossyTree) -> Ground {
-        Ground { files: Observed::new(disk.clone()), disk, tree, ..self.clone() }
+    fn with(&self, disk: ForgetfulDisk) -> Ground {
+        Ground { files: Observed::new(disk.clone()), disk, ..self.clone() }
     }
 
     /// A copy of this instant, on which a store may be opened as if this one had stopped.
     pub fn copy(&self) -> Ground {
-        let (tree, disk) = self.tree.freeze(|| self.disk.snapshot());
-        self.with(disk, tree)
+        self.with(self.disk.snapshot())
     }
 
-    /// A copy without what the tree has: the journal must have it all.
-    pub fn without_tree(&self) -> Ground {
-        self.with(self.disk.snapshot(), LossyTree::new())
+    /// A copy without tables: the journal must have it all.
+    pub fn without_tables(&self) -> Ground {
+        let disk = self.disk.snapshot();
+        for name in disk.list().expect("memory can be read") {
+            if is_of_tables(&name) {
+                disk.remove(&name).expect("it is there");
+            }
+        }
+        self.with(disk)
     }
 
     pub fn open(&mut self) -> Result<Arc<LocalStore>, OpenError> {
@@ -84,11 +91,10 @@ impl Ground {
             rules: self.rules.clone(),
             clock,
             segment_bytes: self.segment_bytes,
+            limits: self.limits,
             ..LocalOptions::new("/forgetful")
         };
-        let part =
-            ShardParts { files: Some(Arc::new(self.files.clone())), tree: Arc::new(self.tree.clone()) };
-        local::assemble(options, Parts::doubles(vec![part], self.epoch))
+        local::assemble(options, Parts::over(vec![Arc::new(self.files.clone())], self.epoch))
     }
 
     /// A bench at a store opened here.
@@ -98,13 +104,23 @@ impl Ground {
 
     pub fn open_bench(&mut self) -> Result<Bench, OpenError> {
         let store = self.open()?;
+        Ok(self.at(store))
+    }
+
+    /// A bench at a store.
+    pub fn at(&self, store: Arc<LocalStore>) -> Bench {
         let seat = Seat { store, clock: self.clock.clone(), rules: self.rules.clone() };
         let owner = Arc::new(codeq_queue::Owner::new("subject", "worker"));
-        Ok(Bench { candidate: Arc::new(seat), tenant: "acme".into(), owner })
+        Bench { candidate: Arc::new(seat), tenant: "acme".into(), owner }
     }
 }
 
-/// Has the tree take in everything that was acknowledged.
+/// Whether a file holds tables or their catalog.
+pub fn is_of_tables(name: &str) -> bool {
+    name.ends_with(".tab") || name.starts_with("catalog")
+}
+
+/// Has the tables show everything that was acknowledged.
 pub async fn feed(bench: &Bench) {
     bench.tenant("nobody").cleanup(codeq_queue::Time::ZERO, 1).await;
 }

@@ -54,7 +54,7 @@ async fn tasks_that_die_and_return_are_never_missed() {
             let abandons = taken.iter().map(|task| {
                 let owner = Arc::new(Owner::new("s", "w"));
                 let report = Report { tenant: "t".into(), id: task.id, owner, attempt: None };
-                Abandon { report, refund: false }
+                Abandon::new(report, false)
             });
             for returned in store.abandon(abandons.collect()).await.unwrap() {
                 returned.unwrap();
@@ -75,7 +75,7 @@ async fn tasks_that_die_and_return_are_never_missed() {
     store.close().await.unwrap();
 }
 
-/// Many new tasks come into the tree before what else belongs to them.
+/// Many new tasks come into the tables before what else belongs to them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pages_are_whole_while_many_large_tasks_come() {
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ async fn pages_are_whole_while_many_large_tasks_come() {
                     tenant: None,
                     filter: Arc::default(),
                     is_newest_first: true,
-                    // Not the first page: that would wait for the tree.
+                    // Not the first page: that would wait for the tables.
                     cursor: Some("nffffffffffffffff".into()),
                     limit: 50,
                 };
@@ -121,7 +121,7 @@ async fn pages_are_whole_while_many_large_tasks_come() {
     store.close().await.unwrap();
 }
 
-/// The first page of a list has the tree take in what memory holds.
+/// The first page of a list has the tables take in what memory holds.
 async fn settle(store: &dyn Store) {
     let page = Page { tenant: None, filter: Arc::default(), is_newest_first: false, cursor: None, limit: 1 };
     store.list(page).await.unwrap().unwrap();

@@ -2,12 +2,15 @@
 
 use codeq_queue::Time;
 use codeq_queue::store::TaskRef;
-use codeq_store::local::tree::{self, Batch, Change, Space, Tree};
+use codeq_store::local::files::{DiskFiles, Files};
+use codeq_store::local::tables::Group;
 use codeq_store::local::{self, LocalOptions, LocalStore, Verified, verify};
 use codeq_store::testing::exam::START;
 use codeq_store::testing::exam::bench::{Bench, plain_rules};
 use codeq_store::testing::exam::request::New;
+use codeq_store::testing::table_rows::TableRows;
 use codeq_store::{ManualClock, Rules};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,35 +116,31 @@ fn a_directory_in_use_or_foreign_is_not_checked() {
 }
 
 /// Changes rows of a closed directory behind the store's back.
-fn tamper(directory: &Path, change: impl FnOnce(&dyn Tree) -> Vec<Change>) {
-    let tree =
-        tree::fjall::open(&directory.join("shard-00/tree"), tree::fjall::TreeOptions::default()).unwrap();
-    let changes = change(&*tree);
-    assert!(!changes.is_empty(), "there is something to tamper with");
-    tree.commit(Batch { changes, applied: tree.applied() }, &|| ()).unwrap();
-    tree.close();
+fn tamper(directory: &Path, change: impl FnOnce(&mut TableRows)) {
+    let manifest = std::fs::read_to_string(directory.join("manifest")).unwrap();
+    let key = manifest.lines().find_map(|line| line.strip_prefix("journal-key ")).unwrap();
+    let key = u64::from_str_radix(key, 16).unwrap();
+    let files: Arc<dyn Files> = Arc::new(DiskFiles::new(directory.join("shard-00")));
+    let mut rows = TableRows::read(files.clone(), key);
+    let before = rows.rows.clone();
+    change(&mut rows);
+    assert_ne!(rows.rows, before, "there is something to tamper with");
+    rows.write(&files, key);
 }
 
-/// All rows of a space.
-fn rows(tree: &dyn Tree, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut rows = Vec::new();
-    let mut add = |key: &[u8], row: &[u8]| {
-        rows.push((key.to_vec(), row.to_vec()));
-        true
-    };
-    tree.scan(space, &[], None, &mut add).unwrap();
-    rows
+fn is_kind(group: Group, kind: &'static [u8]) -> impl Fn(&(Group, Vec<u8>, Vec<u8>)) -> bool {
+    move |(found, key, _)| *found == group && key.starts_with(kind)
 }
 
-fn delete_all(tree: &dyn Tree, space: Space) -> Vec<Change> {
-    rows(tree, space).into_iter().map(|(key, _)| Change { space, key: key.into(), value: None }).collect()
+fn is_history((group, ..): &(Group, Vec<u8>, Vec<u8>)) -> bool {
+    matches!(group, Group::Ended(_))
 }
 
-fn history(tree: &dyn Tree) -> i64 {
-    *tree.buckets().first().expect("there is history")
+async fn problems_without(is_gone: impl Fn(&(Group, Vec<u8>, Vec<u8>)) -> bool) -> Vec<String> {
+    problems_after(|rows| rows.rows.retain(|row| !is_gone(row))).await
 }
 
-async fn problems_after(change: impl FnOnce(&dyn Tree) -> Vec<Change>) -> Vec<String> {
+async fn problems_after(change: impl FnOnce(&mut TableRows)) -> Vec<String> {
     let directory = filled(1).await;
     tamper(directory.path(), change);
     verify(directory.path()).expect("it can be checked").problems
@@ -152,77 +151,49 @@ fn assert_told(problems: &[String], expected: &str) {
 }
 
 #[tokio::test]
-async fn a_state_without_its_task_is_found() {
-    let problems = problems_after(|tree| delete_all(tree, Space::Task)).await;
-    assert_told(&problems, "has no task");
-    assert_told(&problems, "belongs to no task");
-}
-
-#[tokio::test]
-async fn a_missing_payload_is_found() {
-    assert_told(&problems_after(|tree| delete_all(tree, Space::Payload)).await, "the payload of task");
+async fn a_missing_body_is_found() {
+    assert_told(&problems_without(is_kind(Group::Bodies, b"b")).await, "the body of task");
 }
 
 #[tokio::test]
 async fn a_missing_dead_letter_is_found() {
-    let problems = problems_after(|tree| delete_all(tree, Space::Dead)).await;
+    let problems = problems_without(is_kind(Group::Dead, b"")).await;
     assert_told(&problems, "queue acme/dead counts 1 dead letters, has 0");
-    assert_told(&problems, "which has no such key");
     assert_told(&problems, "which is no dead letter that expires then");
 }
 
 #[tokio::test]
-async fn a_dead_letter_without_its_key_is_found() {
-    let problems = problems_after(|tree| delete_all(tree, Space::DeadKey)).await;
-    assert_told(&problems, "names None");
-}
-
-#[tokio::test]
-async fn a_key_that_names_nothing_is_found() {
-    let dangling = |space| {
-        vec![Change { space, key: b"acme\0dead\0nobody".into(), value: Some(77u64.to_be_bytes().into()) }]
-    };
-    let problems = problems_after(|_| dangling(Space::DeadKey)).await;
-    assert_told(&problems, "the key acme/dead/nobody names 77 of Dead, which has no such key");
-    let problems = problems_after(|tree| dangling(Space::HistoryKey(history(tree)))).await;
-    assert_told(&problems, "the key acme/dead/nobody names 77 of History");
+async fn a_record_without_its_key_is_found() {
+    let problems = problems_without(is_kind(Group::Keys, b"")).await;
+    assert_told(&problems, "does not lead to it");
 }
 
 #[tokio::test]
 async fn a_dead_letter_that_would_never_expire_is_found() {
-    let expiries = |tree: &dyn Tree| {
-        let all = delete_all(tree, Space::Record).into_iter();
-        all.filter(|change| change.key.first() == Some(&b'x')).collect()
-    };
-    assert_told(&problems_after(expiries).await, "would never expire");
-}
-
-#[tokio::test]
-async fn a_missing_finished_record_is_found_by_its_key() {
-    let problems = problems_after(|tree| delete_all(tree, Space::History(history(tree)))).await;
-    assert_told(&problems, "the key acme/done/done names");
+    assert_told(&problems_without(is_kind(Group::Rows, b"rx")).await, "would never expire");
 }
 
 #[tokio::test]
 async fn a_record_that_cannot_be_read_is_found() {
-    let cut = |space: Space, tree: &dyn Tree| -> Vec<Change> {
-        let cut = |(key, row): (Vec<u8>, Vec<u8>)| Change {
-            space,
-            key: key.into(),
-            value: Some(row[..row.len() / 2].into()),
-        };
-        rows(tree, space).into_iter().map(cut).collect()
-    };
-    assert_told(&problems_after(|tree| cut(Space::Dead, tree)).await, "of Dead");
-    assert_told(&problems_after(|tree| cut(Space::History(history(tree)), tree)).await, "of History");
-    assert_told(&problems_after(|tree| cut(Space::Task, tree)).await, "of Task");
+    async fn cut(is_cut: impl Fn(&(Group, Vec<u8>, Vec<u8>)) -> bool) -> Vec<String> {
+        problems_after(|rows| {
+            for row in rows.rows.iter_mut().filter(|row| is_cut(row)) {
+                row.2.truncate(row.2.len() / 2);
+            }
+        })
+        .await
+    }
+    assert_told(&cut(is_kind(Group::Dead, b"")).await, "of Dead");
+    assert_told(&cut(is_history).await, "of Ended");
+    assert_told(&cut(is_kind(Group::Bodies, b"h")).await, "of Bodies");
+    assert_told(&cut(is_kind(Group::Rows, b"s")).await, "cannot be decoded");
 }
 
 #[tokio::test]
 async fn a_number_that_was_never_given_out_is_found() {
-    let moved = |tree: &dyn Tree| {
-        let (_, row) = rows(tree, Space::Dead).remove(0);
-        vec![Change { space: Space::Dead, key: 999u64.to_be_bytes().into(), value: Some(row.into()) }]
+    let moved = |rows: &mut TableRows| {
+        let (group, _, row) = rows.rows.iter().find(|row| is_kind(Group::Dead, b"")(row)).unwrap().clone();
+        rows.rows.push((group, 999u64.to_be_bytes().to_vec(), row));
     };
     let problems = problems_after(moved).await;
     assert_told(&problems, "row 999 of Dead, but the next number is");
@@ -231,13 +202,98 @@ async fn a_number_that_was_never_given_out_is_found() {
 
 #[tokio::test]
 async fn a_task_that_is_live_and_finished_is_found() {
-    let doubled = |tree: &dyn Tree| {
-        let space = Space::History(history(tree));
-        let (_, row) = rows(tree, space).remove(0);
-        let (key, _) = rows(tree, Space::Task).remove(0);
-        vec![Change { space, key: key.into(), value: Some(row.into()) }]
+    let doubled = |rows: &mut TableRows| {
+        let (group, _, row) = rows.rows.iter().find(|row| is_history(row)).unwrap().clone();
+        let (_, head, _) = rows.rows.iter().find(|row| is_kind(Group::Bodies, b"h")(row)).unwrap().clone();
+        rows.rows.push((group, head[1..].to_vec(), row));
     };
-    assert_told(&problems_after(doubled).await, "is live and in History");
+    assert_told(&problems_after(doubled).await, "is live and has ended");
+}
+
+/// The catalog names every table, so one that is gone cannot be taken for one that never was.
+#[tokio::test]
+async fn a_missing_or_shortened_table_is_found_and_refused() {
+    for cut in [None, Some(10)] {
+        let directory = filled(1).await;
+        let table = tables_of(directory.path()).remove(0);
+        match cut {
+            None => std::fs::remove_file(&table).unwrap(),
+            Some(bytes) => {
+                let file = std::fs::File::options().write(true).open(&table).unwrap();
+                file.set_len(file.metadata().unwrap().len() - bytes).unwrap();
+            }
+        }
+        let problems = verify(directory.path()).expect("it can be checked").problems;
+        assert_told(&problems, table.file_name().unwrap().to_str().unwrap());
+        let refused =
+            local::open(LocalOptions::new(directory.path())).err().expect("it is refused").to_string();
+        assert!(refused.contains(table.file_name().unwrap().to_str().unwrap()), "{refused}");
+    }
+}
+
+fn tables_of(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory.join("shard-00")).unwrap().map(|entry| entry.unwrap().path());
+    let mut tables: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "tab")).collect();
+    tables.sort();
+    tables
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_in_a_table_or_the_catalog_is_found() {
+    let directory = filled(1).await;
+    let mut files = tables_of(directory.path());
+    files.push(directory.path().join("shard-00/catalog"));
+    for file in files {
+        let sound = std::fs::read(&file).unwrap();
+        let step = (sound.len() / 40).max(1);
+        for at in (0..sound.len()).step_by(step) {
+            let mut flipped = sound.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&file, &flipped).unwrap();
+            let problems = verify(directory.path()).expect("it can be checked").problems;
+            assert!(!problems.is_empty(), "byte {at} of {} is not missed", file.display());
+        }
+        std::fs::write(&file, sound).unwrap();
+    }
+    assert_eq!(verify(directory.path()).expect("it can be checked").problems, [""; 0]);
+}
+
+#[tokio::test]
+async fn verify_changes_nothing() {
+    let directory = filled(1).await;
+    std::fs::write(directory.path().join("shard-00/99999999.tab"), "left by an interrupted write").unwrap();
+    let look = || {
+        let entries = std::fs::read_dir(directory.path().join("shard-00")).unwrap().map(Result::unwrap);
+        entries
+            .map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let before = look();
+    assert_eq!(verify(directory.path()).expect("it can be checked").problems, [""; 0]);
+    assert!(look() == before, "verify has changed the directory");
+}
+
+/// A directory that lost its files was opened as if nothing had ever been in it.
+#[tokio::test]
+async fn a_directory_that_lost_its_files_is_refused() {
+    let missing = |lose: fn(&Path)| async move {
+        let directory = filled(1).await;
+        lose(directory.path());
+        let refused =
+            local::open(LocalOptions::new(directory.path())).err().expect("it is refused").to_string();
+        assert!(refused.contains("is missing"), "{refused}");
+    };
+    missing(|path| std::fs::remove_dir_all(path.join("shard-00")).unwrap()).await;
+    missing(|path| std::fs::remove_file(path.join("shard-00/catalog")).unwrap()).await;
+    missing(|path| {
+        for entry in std::fs::read_dir(path.join("shard-00")).unwrap().map(Result::unwrap) {
+            if entry.file_name().to_string_lossy().starts_with("journal") {
+                std::fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -253,7 +309,8 @@ async fn a_damaged_journal_is_found_with_file_and_offset() {
     let segment =
         std::fs::read_dir(copied.path().join("shard-00")).unwrap().map(|entry| entry.unwrap().path());
     let is_used = |path: &std::path::PathBuf| {
-        path.is_file() && std::fs::read(path).unwrap()[4096..].iter().any(|byte| *byte != 0)
+        path.extension().is_some_and(|end| end == "seg")
+            && std::fs::read(path).unwrap()[4096..].iter().any(|byte| *byte != 0)
     };
     let segment = segment.into_iter().find(is_used).expect("a segment with frames");
     let mut bytes = std::fs::read(&segment).unwrap();

@@ -56,8 +56,14 @@ impl Case {
 
 const RESULT: &str = r#"{"status":"COMPLETED","result":{}}"#;
 const RESULTS: &str = r#"{"results":[{"taskId":"{id}","status":"COMPLETED","result":{}}]}"#;
+const BEATS: &str = r#"{"heartbeats":[{"taskId":"{id}"}]}"#;
 const POLICY: &str = r#"{"priorityTiers":[1],"maxAttempts":1,"deadLetterTopicRef":"d"}"#;
 const DRY: &str = r#"{"filter":{"command":"quiet"},"dryRun":true}"#;
+/// Not due before the test is over.
+const SCHEDULE: &str =
+    r#"{"everySeconds":31622400,"anchor":"2000-01-01T00:00:00Z","task":{"command":"planned","payload":1}}"#;
+const BACKFILL: &str = r#"{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:01Z"}"#;
+const NO_SCHEDULE: (u16, &str) = (404, "schedule_not_found");
 const SUBSCRIPTION: (u16, &str) = (404, "subscription_not_found");
 const OPERATION: (u16, &str) = (404, "operation_not_found");
 
@@ -71,12 +77,26 @@ pub const CASES: &[Case] = &[
     // Not due before the test is over: the state is compared.
     case("POST", "/v1/codeq/tasks/{id}/nack", 200).body(r#"{"delaySeconds":600}"#).of(Thing::Running, TASK),
     case("POST", "/v1/codeq/tasks/{id}/result", 200).body(RESULT).of(Thing::Running, TASK),
+    case("POST", "/v1/codeq/tasks/{id}/cancel", 200).of(Thing::Ready, TASK),
+    case("POST", "/v1/codeq/tasks/batch/heartbeat", 200).body(BEATS).of(Thing::Running, (200, "")),
     case("POST", "/v1/codeq/tasks/batch/results", 200).body(RESULTS).of(Thing::Running, (200, "")),
     case("GET", "/v1/codeq/tasks/{id}", 200).of(Thing::Ready, TASK),
     case("GET", "/v1/codeq/tasks/{id}/result", 200).of(Thing::Done, TASK),
     case("GET", "/v1/codeq/tasks/{id}/artifacts/{name}", 200).of(Thing::Done, TASK),
     case("POST", "/v1/codeq/workers/subscriptions", 200).body(r#"{"callbackUrl":"http://127.0.0.1:9/"}"#),
     case("POST", "/v1/codeq/workers/subscriptions/{id}/heartbeat", 200).of(Thing::Subscription, SUBSCRIPTION),
+    case("GET", "/v1/codeq/schedules", 200),
+    Case { also: 200, ..case("PUT", "/v1/codeq/schedules/{scheduleName}", 201).body(SCHEDULE) }
+        .of(Thing::Schedule, (201, "")),
+    case("GET", "/v1/codeq/schedules/{scheduleName}", 200).of(Thing::Schedule, NO_SCHEDULE),
+    case("DELETE", "/v1/codeq/schedules/{scheduleName}", 204).of(Thing::Schedule, NO_SCHEDULE),
+    case("POST", "/v1/codeq/schedules/{scheduleName}/trigger", 202).of(Thing::Schedule, NO_SCHEDULE),
+    case("POST", "/v1/codeq/schedules/{scheduleName}/pause", 200).of(Thing::Schedule, NO_SCHEDULE),
+    case("POST", "/v1/codeq/schedules/{scheduleName}/resume", 200).of(Thing::Schedule, NO_SCHEDULE),
+    case("GET", "/v1/codeq/schedules/{scheduleName}/next", 200).of(Thing::Schedule, NO_SCHEDULE),
+    case("POST", "/v1/codeq/schedules/{scheduleName}/backfill", 202)
+        .body(BACKFILL)
+        .of(Thing::Schedule, NO_SCHEDULE),
     case("GET", "/v1/codeq/events", 200),
     case("GET", "/v1/codeq/raft/status", 200),
     case("GET", "/v1/codeq/admin/queues", 200),
@@ -90,6 +110,8 @@ pub const CASES: &[Case] = &[
         .of(Thing::Topic, (204, "")),
     case("GET", "/v1/codeq/admin/history", 200),
     case("GET", "/v1/codeq/admin/store", 200),
+    case("GET", "/v1/codeq/admin/workers", 200),
+    case("GET", "/v1/codeq/admin/audit", 200),
     case("GET", "/v1/codeq/admin/tasks", 200),
     case("POST", "/v1/codeq/admin/tasks/cancel", 200).body(DRY),
     case("GET", "/v1/codeq/admin/tasks/{id}/explain", 200).of(Thing::Ready, TASK),
@@ -101,6 +123,10 @@ pub const CASES: &[Case] = &[
     case("POST", "/v1/codeq/admin/dlq/{command}/requeue", 200).body(r#"{"dryRun":true}"#),
     case("POST", "/v1/codeq/admin/dlq/{command}/{id}/requeue", 200).dead(),
     case("DELETE", "/v1/codeq/admin/dlq/{command}/{id}", 204).dead(),
+    case("GET", "/v1/codeq/admin/failed/{command}", 200),
+    case("GET", "/v1/codeq/admin/failed/{command}/groups", 200),
+    case("POST", "/v1/codeq/admin/failed/{command}/requeue", 200).body(r#"{"dryRun":true}"#),
+    case("POST", "/v1/codeq/admin/failed/{command}/{id}/requeue", 200).dead(),
     case("POST", "/v1/codeq/admin/queues/{command}/pause", 200),
     case("POST", "/v1/codeq/admin/queues/{command}/resume", 200),
     case("GET", "/v1/codeq/admin/operations", 200),

@@ -8,9 +8,12 @@ mod cases;
 mod things;
 mod tokens;
 
-use crate::harness::{Answer, answer};
+use super::wire::Wire;
+use super::{NOBODY, assert_serves};
+use crate::harness::{Answer, DEV_TOKEN, Server, answer};
 use cases::{CASES, Case};
-use codeq_server::http::routes::{Route, table};
+use codeq_server::http::Limits;
+use codeq_server::http::routes::{BodyLimit, Route, table};
 use reqwest::Method;
 use things::World;
 use tokens::{Expect, Token};
@@ -22,7 +25,7 @@ fn case_of(route: &Route) -> &'static Case {
 
 /// The request of a case about the thing of this id.
 async fn ask(world: &World, case: &Case, id: &str, authorization: Option<&str>, query: &str) -> Answer {
-    let fill = |text: &str| text.replace("{id}", id).replace("{topicName}", id);
+    let fill = |text: &str| text.replace("{id}", id).replace("{topicName}", id).replace("{scheduleName}", id);
     let path = fill(case.path).replace("{command}", case.command).replace("{name}", "a");
     let path = path.replace("{*asset}", "main.js");
     let joined =
@@ -76,7 +79,7 @@ async fn every_route_answers_every_token_as_documented() {
         for token in &tokens {
             for authorization in token.for_route(route.right()) {
                 let what = name(token);
-                let got = match token.expect(route.right()) {
+                let got = match token.expect(route.method.as_str(), route.right()) {
                     Expect::Allowed => continue,
                     Expect::Refused(status, code, text) => {
                         let got = ask(&world, case, &id, authorization, "").await;
@@ -94,7 +97,7 @@ async fn every_route_answers_every_token_as_documented() {
         }
         assert_eq!(world.state().await, before, "{} {} was changed by others", route.method, route.path);
         for token in &tokens {
-            let Expect::Allowed = token.expect(route.right()) else { continue };
+            let Expect::Allowed = token.expect(route.method.as_str(), route.right()) else { continue };
             let id = world.make(case.thing).await;
             for authorization in token.for_route(route.right()) {
                 let got = ask(&world, case, &id, authorization, "").await;
@@ -127,4 +130,42 @@ async fn only_an_operator_names_another_tenant() {
         let what = format!("operator on {} {}", route.method, route.path);
         assert_answer(&got, case, (case.status, ""), &what);
     }
+}
+
+/// Every route, asked with bodies of every size: what is too large is refused before it is sent, and nobody
+/// without a token has a body read, however much of it comes.
+#[tokio::test]
+async fn every_route_answers_every_size_before_it_has_come() {
+    let server = Server::memory();
+    let limits = Limits { body: 4 << 20, submit: 96 << 20 };
+    for route in table().iter().filter(|route| route.method != Method::GET && route.right() != "none") {
+        let path = route
+            .path
+            .replace("{id}", NOBODY)
+            .replace("{command}", "c")
+            .replace("{topicName}", "t")
+            .replace("{scheduleName}", "s");
+        let limit = route.limit.bytes(&limits);
+        let ask = async |authorization: &str, announced: usize, sent: usize| {
+            let mut wire = Wire::open(&server).await;
+            let head = format!(
+                "{} {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Content-Length: {announced}\r\n\r\n",
+                route.method
+            );
+            wire.send(head.as_bytes()).await;
+            wire.send(&vec![b' '; sent]).await;
+            wire.reply().await.expect("an answer before the body is there")
+        };
+        let known = format!("Authorization: Bearer {DEV_TOKEN}\r\n");
+        if route.limit != BodyLimit::Import {
+            for authorization in ["", &known] {
+                ask(authorization, limit + 1, 0).await.assert_error(413, "body_too_large", route.path);
+            }
+        }
+        for sent in [0, 1, 64 << 10, 200 << 10] {
+            let refused = ask("", limit, sent).await;
+            assert_eq!(refused.status, 401, "{} {sent} bytes: {refused:?}", route.path);
+        }
+    }
+    assert_serves(&server).await;
 }

@@ -19,6 +19,7 @@ pub enum Thing {
     Dead,
     Subscription,
     Topic,
+    Schedule,
     Operation,
     /// A callback that failed.
     Delivery,
@@ -72,6 +73,7 @@ impl World {
                 text(&made.json["subscriptionId"])
             }
             Thing::Topic => self.topic().await,
+            Thing::Schedule => self.schedule().await,
             Thing::Operation => self.operation().await,
             Thing::Delivery => self.delivery().await,
         }
@@ -125,6 +127,19 @@ impl World {
         let policy = json!({"priorityTiers": [1], "maxAttempts": 1, "deadLetterTopicRef": "d"});
         let path = format!("/v1/codeq/admin/topics/{name}");
         let body = Some(policy.to_string().into_bytes());
+        assert_eq!(self.server.send(Method::PUT, &path, Some(&self.admin), body).await.status, 201);
+        name
+    }
+
+    /// Not due before the test is over.
+    async fn schedule(&self) -> String {
+        let name = format!("schedule-{}", self.made.get());
+        let schedule = json!({
+            "everySeconds": 31_622_400, "anchor": "2000-01-01T00:00:00Z",
+            "task": {"command": "planned", "payload": 1},
+        });
+        let path = format!("/v1/codeq/schedules/{name}");
+        let body = Some(schedule.to_string().into_bytes());
         assert_eq!(self.server.send(Method::PUT, &path, Some(&self.admin), body).await.status, 201);
         name
     }

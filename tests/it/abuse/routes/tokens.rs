@@ -19,6 +19,8 @@ enum Kind {
     /// Its claims name no tenant, or two.
     Stateless,
     Producer,
+    /// May read, and nothing else.
+    Observer,
     Admin,
     Operator,
     /// With these scopes.
@@ -52,10 +54,11 @@ impl Token {
         }
     }
 
-    pub fn expect(&self, right: &str) -> Expect {
+    pub fn expect(&self, method: &str, right: &str) -> Expect {
         match right {
             "none" => Expect::Allowed,
             "any" => self.expect_any(),
+            "producer" | "admin" if matches!(self.kind, Kind::Observer) && method == "GET" => Expect::Allowed,
             "producer" | "admin" | "operator" => self.expect_producer(right),
             scope => self.expect_worker(scope),
         }
@@ -68,7 +71,9 @@ impl Token {
             }
             Kind::Stateless => refused(403, "invalid_tenant", "invalid tenant claims"),
             Kind::ForeignAdmin | Kind::ForeignOperator | Kind::ForeignWorker => Expect::Foreign,
-            Kind::Producer | Kind::Admin | Kind::Operator | Kind::Worker(_) => Expect::Allowed,
+            Kind::Producer | Kind::Observer | Kind::Admin | Kind::Operator | Kind::Worker(_) => {
+                Expect::Allowed
+            }
         }
     }
 
@@ -81,6 +86,7 @@ impl Token {
             Kind::Worker(_) | Kind::NoEventTypes | Kind::ForeignWorker => {
                 refused(401, "invalid_token", "invalid audience: [codeq-worker]")
             }
+            Kind::Observer => refused(403, "missing_scope", "missing scope"),
             Kind::Producer if right != "producer" => admin_only(),
             Kind::Admin | Kind::ForeignAdmin if right == "operator" => admin_only(),
             // A backup is of every tenant, whoever may take it.
@@ -95,9 +101,12 @@ impl Token {
             Kind::Missing => refused(401, "missing_authorization", "missing Authorization header"),
             Kind::Flawed(text) => refused(401, "invalid_token", text),
             Kind::Stateless => refused(403, "invalid_tenant", "invalid tenant claims"),
-            Kind::Producer | Kind::Admin | Kind::Operator | Kind::ForeignAdmin | Kind::ForeignOperator => {
-                refused(401, "invalid_token", "invalid audience: [codeq-producer]")
-            }
+            Kind::Producer
+            | Kind::Observer
+            | Kind::Admin
+            | Kind::Operator
+            | Kind::ForeignAdmin
+            | Kind::ForeignOperator => refused(401, "invalid_token", "invalid audience: [codeq-producer]"),
             Kind::NoEventTypes => refused(401, "missing_event_types", "missing eventTypes"),
             Kind::Worker(scopes) if scopes.is_empty() => refused(401, "missing_scope", "missing scope"),
             Kind::Worker(scopes) if !scopes.split(' ').any(|has| has == scope) => {
@@ -132,6 +141,8 @@ pub fn all(issuer: &Issuer) -> Vec<Token> {
     };
     let plain = json!({"role": "USER", "scope": "codeq:claim openid"});
     add("producer", claims(plain), Kind::Producer);
+    let observer = json!({"role": "USER", "scope": "codeq:observe codeq:claim"});
+    add("observer", claims(observer), Kind::Observer);
     add("admin by role", claims(json!({"role": "admin"})), Kind::Admin);
     add("admin by scope", claims(json!({"role": null, "scope": "codeq:admin"})), Kind::Admin);
     add("operator", claims(json!({"role": null, "scope": "codeq:operator"})), Kind::Operator);

@@ -95,7 +95,11 @@ pub struct Worker {
 impl Worker {
     pub async fn connect(address: SocketAddr, token: &str) -> anyhow::Result<Worker> {
         let (events, outgoing) = mpsc::channel(QUEUE);
-        let hello = WorkerEvent::Hello(worker::Hello { token: token.to_owned(), worker_id: String::new() });
+        let hello = WorkerEvent::Hello(worker::Hello {
+            token: token.to_owned(),
+            worker_id: String::new(),
+            ..Default::default()
+        });
         events.send(worker::WorkerEvent { event: Some(hello) }).await?;
         let mut client = WorkerStreamClient::new(channel(address).await?);
         let mut answers = client.stream(ReceiverStream::new(outgoing)).await?.into_inner();
@@ -111,8 +115,13 @@ impl Worker {
 
     pub async fn ready(&self, command: &str, count: usize) -> anyhow::Result<()> {
         let count = i32::try_from(count)?;
-        self.send(WorkerEvent::Ready(Ready { commands: vec![command.to_owned()], lease_seconds: 60, count }))
-            .await
+        self.send(WorkerEvent::Ready(Ready {
+            commands: vec![command.to_owned()],
+            lease_seconds: 60,
+            count,
+            ..Default::default()
+        }))
+        .await
     }
 
     /// Completes tasks, several in one message.

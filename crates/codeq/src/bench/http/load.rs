@@ -193,7 +193,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Creates so many tasks that wait while everything else is measured.
+    /// Creates tasks that wait while everything else is measured.
     pub async fn fill(&self, backlog: usize) -> anyhow::Result<()> {
         let mut client = Client::connect(self.target.address).await?;
         let body = self.shared.backlog.as_slice();

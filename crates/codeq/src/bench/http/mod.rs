@@ -38,19 +38,21 @@ pub struct HttpBench {
     /// Connections at once, one request in flight on each.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Also hold so many long polls at once, and tell the server's memory.
+    /// Also hold this many long polls at once, and report the server's memory.
     #[arg(long, default_value_t = 0)]
     held: usize,
-    /// So many tasks wait in the queue before anything is measured.
+    /// Number of tasks that wait in the queue before anything is measured.
     #[arg(long, default_value_t = 0)]
     backlog: usize,
     #[command(flatten)]
     on: On,
-    /// A server that runs already, instead of one of our own.
+    /// URL of a running server to measure instead of starting one.
     #[arg(long, requires_all = ["producer_token", "worker_token"])]
     base_url: Option<String>,
+    /// Token of a producer, for --base-url.
     #[arg(long)]
     producer_token: Option<String>,
+    /// Token of a worker, for --base-url.
     #[arg(long)]
     worker_token: Option<String>,
     #[command(flatten)]
@@ -125,7 +127,7 @@ impl Echo {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-            let listening = http::listen(listener, Entry::echo(), 100_000)?;
+            let listening = http::listen(listener, Entry::echo(), &codeq_server::seats::Seats::new(100_000))?;
             println!("{}", serde_json::json!({"msg": "listening", "addr": listening.address}));
             std::future::pending().await
         })

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where to send what, as whom.
+/// The addresses and tokens of the server under load.
 pub struct Target {
     pub process: Option<Process>,
     pub address: SocketAddr,
@@ -65,7 +65,7 @@ impl Target {
     }
 }
 
-/// Serves one JSON text to whoever asks, for as long as this process lives; its URL.
+/// Serves one JSON text as long as this process lives; returns its URL.
 fn publish(text: String) -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}/jwks.json", listener.local_addr()?);

@@ -40,7 +40,7 @@ pub async fn wake(target: &Target, directory: &Path) -> anyhow::Result<Row> {
     Ok(Row { rss_mb, sync_p50_us: Some(sync_median(directory)?), ..row })
 }
 
-/// So many claims held at once: the server's memory, and that every one of them is answered.
+/// Holds many claims at once: measures the server's memory, and checks that every claim is answered.
 pub async fn held(target: &Target, count: usize) -> anyhow::Result<Row> {
     let lanes = tokio::task::LocalSet::new();
     let started = Reading::take();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 pub const COMMAND: &str = "soak";
-/// Seconds that a worker may hold a task. One that dies delays its task for so long.
+/// Seconds that a worker may hold a task. A worker that dies delays its task by this much.
 pub const LEASE_SECONDS: i32 = 3;
 /// Tasks that may be under way while the producers run as fast as they can.
 const MOST_UNFINISHED: u64 = 4000;
@@ -101,7 +101,7 @@ impl Pace {
         Pace { next: Instant::now() }
     }
 
-    /// Returns when it is time; dropped and called anew it waits for the same moment.
+    /// Returns when it is time; dropped and called again, it waits for the same moment.
     pub async fn wait(&mut self, crowd: &Crowd) {
         while !crowd.has_room() {
             tokio::time::sleep(PAUSE).await;

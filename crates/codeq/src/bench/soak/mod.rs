@@ -1,4 +1,4 @@
-//! `codeq bench soak`: a constant, mixed load for as long as one likes, and whether anything grows.
+//! `codeq bench soak`: a constant, mixed load for any length of time, and whether anything grows.
 
 mod chart;
 mod crowd;
@@ -22,7 +22,7 @@ use watch::{Sample, Watch, trend};
 /// Producers and workers of each protocol.
 const LANES: u64 = 8;
 const STREAMS: u64 = 2;
-/// Caches and pools have filled after so long, or after a quarter of a shorter run.
+/// Time until caches and pools have filled; a quarter of the run if that is shorter.
 const SETTLED: Duration = Duration::from_secs(300);
 /// How long the last tasks may take to end.
 const LAST: Duration = Duration::from_secs(60);
@@ -41,10 +41,10 @@ const HANDLES: f64 = 4.0;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct SoakBench {
-    /// How long the load lasts.
+    /// Length of the load, in minutes.
     #[arg(long, default_value_t = 20.0)]
     minutes: f64,
-    /// Write what was seen as a picture.
+    /// Write the samples as an SVG picture to this file.
     #[arg(long)]
     svg: Option<PathBuf>,
     #[command(flatten)]

@@ -52,7 +52,7 @@ fn wished(wish: Wish, number: u64, seq: u64, keys: &mut u64) -> CreateTask {
     create
 }
 
-/// A worker that loses its connection now and then, and begins anew.
+/// A worker that loses its connection now and then, and reconnects.
 pub async fn work(crowd: Arc<Crowd>, number: u64) -> anyhow::Result<()> {
     let mut dice = Dice::new(3000 + number);
     while !crowd.is_done.is_cancelled() {
@@ -114,14 +114,25 @@ fn told(
 }
 
 fn ready() -> Event {
-    Event::Ready(Ready { commands: vec![COMMAND.to_owned()], lease_seconds: LEASE_SECONDS, count: 1 })
+    Event::Ready(Ready {
+        commands: vec![COMMAND.to_owned()],
+        lease_seconds: LEASE_SECONDS,
+        count: 1,
+        ..Default::default()
+    })
 }
 
 fn report(task: Task, deed: &Deed) -> Event {
     let (task_id, attempt) = (task.id, task.attempts);
     match deed {
-        Deed::Nack => Event::Nack(Nack { task_id, delay_seconds: 1, reason: "not now".into(), attempt }),
-        Deed::Abandon => Event::Abandon(Abandon { task_id, attempt, refund: false }),
+        Deed::Nack => Event::Nack(Nack {
+            task_id,
+            delay_seconds: 1,
+            reason: "not now".into(),
+            attempt,
+            ..Default::default()
+        }),
+        Deed::Abandon => Event::Abandon(Abandon { task_id, attempt, refund: false, ..Default::default() }),
         Deed::Fail => Event::Result(Outcome {
             task_id,
             status: "FAILED".into(),

@@ -1,11 +1,11 @@
 //! The keys of one endpoint, kept at hand.
 //!
-//! Keys are fresh for five minutes. After that they are still used, and fetched anew behind the
-//! requests' backs. If the endpoint fails, they are used for up to an hour; only then, or when there
-//! never were any, is a request told to come back. There is one fetch at a time, in a task of its
+//! Keys are fresh for five minutes. After that they are still used while new ones are fetched in the
+//! background. If the endpoint fails, they are used for up to an hour; only then, or when there
+//! never were any, is a request refused with a request to retry. There is one fetch at a time, in a task of its
 //! own: a request that goes away does not take the others' fetch with it.
 //!
-//! Ages are measured by the given clock. If it was set back, keys count as old, not as fresh for ever.
+//! Ages are measured by the given clock. If it was set back, keys count as old, not as fresh forever.
 
 use super::fetch::Source;
 use super::keys::{Key, KeySet};

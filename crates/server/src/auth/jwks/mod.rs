@@ -66,7 +66,7 @@ impl Jwks {
         self.ring.settled().await;
     }
 
-    /// A `kid` that is not in the set may be a new key: then the set is fetched anew, once.
+    /// A `kid` that is not in the set may be a new key: then the set is fetched once more.
     async fn keys_for(&self, token: &Token<'_>) -> Result<Arc<KeySet>, Denied> {
         let (set, is_new) = self.ring.current().await?;
         if !is_new && set.pick(token.kid.as_deref(), token.algorithm) == Pick::Unknown {

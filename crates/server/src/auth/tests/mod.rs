@@ -10,7 +10,7 @@ mod routes;
 mod texts;
 mod warm;
 
-use super::{Caller, Denied, Gate, GateOptions, ProviderConfig, Scope};
+use super::{Access, Caller, Denied, Gate, GateOptions, ProviderConfig, Scope};
 use codeq_queue::Time;
 use codeq_store::ManualClock;
 use endpoint::Endpoint;
@@ -42,7 +42,7 @@ impl Bench {
     }
 
     async fn call(&self, token: &str) -> Result<Arc<Caller>, Denied> {
-        self.gate.producer(Some(&bearer(token))).await.map(|producer| producer.0)
+        self.gate.producer(Some(&bearer(token)), Access::Change).await.map(|producer| producer.0)
     }
 
     /// `ok`, or status and text.
@@ -59,7 +59,7 @@ impl Bench {
     }
 
     async fn admin(&self, token: &str) -> String {
-        tell(self.gate.admin(Some(&bearer(token))).await.map(|admin| admin.0))
+        tell(self.gate.admin(Some(&bearer(token)), Access::Change).await.map(|admin| admin.0))
     }
 }
 

@@ -22,14 +22,14 @@ async fn the_header_must_be_there_and_be_a_bearer_token() {
     let bench = Bench::new(producer_side(json!({})), worker_side(json!({})), false);
     let missing = Denied::MissingAuthorization;
     for header in [None, Some(&b" "[..])] {
-        assert_eq!(bench.gate.producer(header).await.err(), Some(missing.clone()));
-        assert_eq!(bench.gate.admin(header).await.err(), Some(missing.clone()));
+        assert_eq!(bench.gate.producer(header, Access::Change).await.err(), Some(missing.clone()));
+        assert_eq!(bench.gate.admin(header, Access::Change).await.err(), Some(missing.clone()));
         assert_eq!(bench.gate.worker(header, Scope::Claim).await.err(), Some(missing.clone()));
     }
     let basic = Some(&b"Basic abc"[..]);
-    assert_eq!(bench.gate.producer(basic).await.err(), Some(Denied::InvalidAuthorization));
+    assert_eq!(bench.gate.producer(basic, Access::Change).await.err(), Some(Denied::InvalidAuthorization));
     assert_eq!(bench.gate.worker(basic, Scope::Claim).await.err(), Some(Denied::InvalidAuthorization));
-    assert!(bench.gate.producer(Some(b"  bEaReR   producer-token ")).await.is_ok());
+    assert!(bench.gate.producer(Some(b"  bEaReR   producer-token "), Access::Change).await.is_ok());
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_producer_acts_as_a_worker_only_where_that_is_allowed() {
         assert_eq!((&*acting.subject, &*acting.tenant), ("p", "acme"));
         assert_eq!((acting.scopes, &acting.event_types), (Scopes::worker(), &EventTypes::All));
         assert_eq!(acting.worker_group.as_deref(), Some("g"));
-        let itself = bench.gate.producer_token(P).await.expect("accepted").0;
+        let itself = bench.gate.producer_token(P, Access::Change).await.expect("accepted").0;
         assert!(itself.scopes.is_empty() && itself.event_types.is_empty());
         assert_eq!(itself.token_hash, acting.token_hash);
     }
@@ -199,8 +199,8 @@ async fn a_side_without_a_provider_is_not_configured() {
 async fn the_gate_can_be_used_from_any_task() {
     fn is_send<T: Send>(_: &T) {}
     let bench = Bench::new(producer_side(json!({})), worker_side(json!({})), true);
-    is_send(&bench.gate.producer(None));
-    is_send(&bench.gate.admin(None));
+    is_send(&bench.gate.producer(None, Access::Change));
+    is_send(&bench.gate.admin(None, Access::Change));
     is_send(&bench.gate.worker(None, Scope::Claim));
     is_send(&bench.gate.any(None));
     is_send(&bench.gate.worker_token(""));

@@ -113,3 +113,51 @@ fn a_later_choice_of_store_outdates_the_keys_of_the_former() {
         ["unknown key persistenceConfig.path for persistenceProvider memory"]
     );
 }
+
+/// The original kept its tasks in Redis unless told otherwise; its Compose files name the address only, and opened
+/// an empty directory here.
+#[test]
+fn a_redis_without_a_provider_is_where_tasks_are_kept() {
+    let loaded = enough("").env(&[("REDIS_ADDR", "kvrocks:6666")]).load().expect("a configuration");
+    let Persistence::Kvrocks(kvrocks) = loaded.config.persistence else { panic!("not kvrocks") };
+    assert_eq!(kvrocks.addr, "kvrocks:6666");
+    assert!(loaded.warnings[0].starts_with("redisAddr is set and persistenceProvider is not"));
+    let own = "redisAddr: kvrocks:6666\npersistenceConfig: {path: /data}";
+    let loaded = enough(own).load().expect("a configuration");
+    assert_eq!(loaded.config.persistence.name(), "embedded");
+    assert!(loaded.warnings[0].starts_with("redisAddr is ignored"));
+    let named = enough("persistenceProvider: embedded").env(&[("REDIS_ADDR", "x:1")]).load();
+    let named = named.expect("a configuration");
+    assert_eq!((named.config.persistence.name(), named.warnings.len()), ("embedded", 0));
+    assert_eq!(dev("redisAddr: x:1").config().persistence.name(), "embedded");
+}
+
+#[test]
+fn no_shards_is_the_default_number_of_them() {
+    for given in [0, -3] {
+        let config = enough(&format!("persistenceConfig: {{numShards: {given}}}")).config();
+        let Persistence::Embedded(embedded) = config.persistence else { panic!("not embedded") };
+        assert_eq!(embedded.num_shards, 1);
+    }
+}
+
+#[test]
+fn bytes_in_flight_are_a_quarter_of_the_memory_and_enough_for_the_largest_result() {
+    let config = enough("").config();
+    assert!(config.limits.max_in_flight_bytes >= 4 * config.limits.max_submit_bytes);
+    assert_eq!(enough("limits: {maxInFlightBytes: 7}").config().limits.max_in_flight_bytes, 7);
+}
+
+/// A file with shards and nothing else is enough for moving tasks between them.
+#[test]
+fn shards_alone_are_a_configuration_for_tools() {
+    let file = "sharding: {defaultShard: a, backends: {a: {address: 'h:1'}, b: {address: 'h:2'}}}";
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("shards.yaml");
+    std::fs::write(&path, file).expect("it is ours");
+    let sources = || Sources { mode: Mode::Serve, file: Some(path.clone()), env: vec![], flags: vec![] };
+    assert!(load(sources()).is_err(), "a server needs more");
+    let config = load_shards(sources()).expect("a configuration").config;
+    let Persistence::Kvrocks(kvrocks) = config.persistence else { panic!("not kvrocks") };
+    assert_eq!(kvrocks.sharding.expect("shards").backends.len(), 2);
+}

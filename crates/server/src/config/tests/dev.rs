@@ -52,6 +52,24 @@ fn dev_listens_on_loopback_whatever_is_set() {
     assert_eq!(blank.listen.host.as_deref(), Some("127.0.0.1"));
 }
 
+/// `:9091` is all interfaces, and with it everyone on the network had the token that everyone knows.
+#[test]
+fn every_address_of_dev_is_on_loopback() {
+    let file = "metricsAddr: ':9100'\nworkerStreamAddr: ':9091'\nproducerStreamAddr: '0.0.0.0:9092'";
+    let loaded = dev(file).load().expect("a configuration");
+    let shown = |address: &Option<ListenAddress>| address.as_ref().map(ToString::to_string);
+    assert_eq!(shown(&loaded.config.metrics).as_deref(), Some("127.0.0.1:9100"));
+    assert_eq!(shown(&loaded.config.streams.worker).as_deref(), Some("127.0.0.1:9091"));
+    assert_eq!(shown(&loaded.config.streams.producer).as_deref(), Some("127.0.0.1:9092"));
+    let warning = "producerStreamAddr is 127.0.0.1:9092: codeq dev listens on 127.0.0.1 only";
+    assert_eq!(loaded.warnings, [warning]);
+    let own = dev("workerStreamAddr: '[::1]:9091'\nproducerStreamAddr: 'localhost:1'").load();
+    let own = own.expect("a configuration");
+    assert_eq!(shown(&own.config.streams.worker).as_deref(), Some("[::1]:9091"));
+    assert_eq!(shown(&own.config.streams.producer).as_deref(), Some("127.0.0.1:1"));
+    assert_eq!(own.warnings, Vec::<String>::new());
+}
+
 #[test]
 fn other_settings_apply_in_dev() {
     let config =

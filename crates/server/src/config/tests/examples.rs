@@ -32,7 +32,7 @@ workerJwksUrl: https://id.example.com/v1/.well-known/jwks.json
 workerIssuer: https://id.example.com
 workerStreamAddr: ":9091"
 producerStreamAddr: ":9092"
-webhookHmacSecret: whsec_REPLACE_WITH_BASE64
+webhookHmacSecret: whsec_c2VjcmV0IG9mIHRoZSBleGFtcGxl
 rateLimit: {producer: {requestsPerMinute: 6000, burstSize: 200}}
 "#;
 
@@ -48,7 +48,7 @@ artifacts: {provider: s3, s3: {bucket: codeq-artifacts, region: eu-west-1}}
 identityServiceUrl: https://id.example.com
 identityAudience: codeq-producer
 allowProducerAsWorker: true
-webhookHmacSecret: whsec_REPLACE_WITH_BASE64
+webhookHmacSecret: whsec_c2VjcmV0IG9mIHRoZSBleGFtcGxl
 "#;
 
 #[test]
@@ -57,6 +57,22 @@ fn development_by_hand_equals_dev() {
     let dev = dev("").config();
     assert_eq!((by_hand.producer_auth, by_hand.worker_auth), (dev.producer_auth, dev.worker_auth));
     assert_eq!((by_hand.listen, by_hand.persistence), (dev.listen, dev.persistence));
+}
+
+/// A server that signs with the secret of an example can be impersonated by everyone who has read it.
+#[test]
+fn the_secret_of_an_example_is_refused() {
+    let copied = EMBEDDED.replace("whsec_c2VjcmV0IG9mIHRoZSBleGFtcGxl", "whsec_REPLACE_WITH_BASE64");
+    let error = serve(&copied).load().expect_err("a placeholder").to_string();
+    assert!(error.contains("webhookHmacSecret is a placeholder"), "{error}");
+}
+
+/// `logLevel: loud` was told only after the misspelt key had been corrected.
+#[test]
+fn a_misspelt_key_does_not_hide_a_wrong_value() {
+    let error =
+        serve(&format!("{EMBEDDED}prot: 1\nlogLevel: loud\n")).load().expect_err("two faults").to_string();
+    assert!(error.contains("unknown key prot") && error.contains("logLevel must be"), "{error}");
 }
 
 #[test]

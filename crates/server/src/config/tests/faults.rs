@@ -90,7 +90,6 @@ fn values_that_make_no_configuration_name_the_key() {
         ("durability: maybe", "durability must be fsync or os"),
         ("artifacts: {provider: ftp}", "artifacts.provider must be local or s3"),
         ("persistenceConfig: {numShards: 65}", "persistenceConfig.numShards must be between 1 and 64"),
-        ("persistenceConfig: {numShards: 0}", "persistenceConfig.numShards must be between 1 and 64"),
         ("retentionSeconds: 9999999999", "retentionSeconds must be at most 315360000"),
         ("persistenceProvider: oracle", "unknown persistenceProvider \"oracle\""),
         ("sharding: {enabled: true}", "sharding requires persistenceProvider=kvrocks"),

@@ -36,7 +36,7 @@ fn printed_configuration_shows_settings_and_no_secrets() {
     assert_eq!(shown["identityServiceUrl"], "https://user:***@id.example.com/");
     assert_eq!(
         shown["sharding"]["backends"]["m"],
-        json!({"address": "a:1", "password": "***", "db": 0, "poolSize": 10})
+        json!({"address": "a:1", "password": "***", "db": 0, "poolSize": 10, "sentinel": {}})
     );
     assert_eq!(shown["producerAuthConfig"]["providers"][0]["config"]["subject"], "seen");
 }

@@ -10,7 +10,9 @@ use super::*;
 fn sample(key: &Key) -> (Value, String) {
     let value = match key.kind {
         Kind::Bool => Value::from(key.default != Default::True),
-        Kind::Count(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => Value::from(7),
+        Kind::Count(_) | Kind::Few(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
+            Value::from(7)
+        }
         Kind::Ratio => Value::from(0.25),
         Kind::Choice(names) => Value::from(names[names.len() - 1]),
         Kind::Policy => Value::from("linear"),
@@ -21,6 +23,8 @@ fn sample(key: &Key) -> (Value, String) {
         Kind::Auth => json!({"token": "t"}),
         Kind::Shards => json!({"a": "b"}),
         Kind::Backends => json!({"main": {"address": "host:1"}}),
+        Kind::Names => json!(["main"]),
+        Kind::Sentinel => json!({"addrs": "host:26379", "master": "codeq"}),
         Kind::Plain | Kind::Filled | Kind::Secret => Value::from("sample"),
     };
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
@@ -170,9 +174,8 @@ sharding: {enabled: true, defaultShard: mainShard, backends: {mainShard: {addres
     ];
     let loaded = enough(yaml).env(&env).load().expect("a configuration");
     assert_eq!(loaded.warnings, Vec::<String>::new());
-    let Persistence::Kvrocks(Kvrocks { sharding: Some(sharding), .. }) = loaded.config.persistence else {
-        panic!("not sharded");
-    };
+    let Persistence::Kvrocks(kvrocks) = loaded.config.persistence else { panic!("not kvrocks") };
+    let sharding = kvrocks.sharding.expect("shards");
     let backend = &sharding.backends["mainShard"];
     assert_eq!((backend.password.expose(), backend.db, backend.pool_size), ("pw", 2, 10));
 }

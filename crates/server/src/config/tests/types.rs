@@ -26,7 +26,7 @@ logFormat: text
 allowedClockSkewSeconds: 10
 allowProducerAsWorker: true
 identityServiceApiKey: k
-limits: {maxBodyBytes: 13, maxPayloadBytes: 12, maxSubmitBytes: 11}
+limits: {maxBodyBytes: 13, maxPayloadBytes: 12, maxSubmitBytes: 11, maxInFlightBytes: 10}
 workerStreamAddr: ':14'
 producerStreamAddr: h:15
 streams: {endAtTokenExpiry: false}",
@@ -39,7 +39,8 @@ streams: {endAtTokenExpiry: false}",
     assert_eq!((config.log_level, config.log_format), (Level::Warn, Format::Text));
     assert_eq!((config.allowed_clock_skew, config.allow_producer_as_worker), (seconds(10), true));
     assert_eq!(config.identity_service_api_key.expose(), "k");
-    let limits = Limits { max_body_bytes: 13, max_payload_bytes: 12, max_submit_bytes: 11 };
+    let limits =
+        Limits { max_body_bytes: 13, max_payload_bytes: 12, max_submit_bytes: 11, max_in_flight_bytes: 10 };
     assert_eq!(config.limits, limits);
     let streams = Streams {
         worker: ListenAddress::parse(":14"),
@@ -59,6 +60,8 @@ backoffPolicy: linear
 backoffBaseSeconds: 5
 backoffMaxSeconds: 6
 retentionSeconds: 7
+failedRetentionSeconds: 10
+auditRetentionSeconds: 11
 dlqRetentionSeconds: 8
 cleanupIntervalSeconds: 9",
     )
@@ -68,6 +71,8 @@ cleanupIntervalSeconds: 9",
         max_attempts: 4,
         backoff: Backoff { policy: BackoffPolicy::Linear, base_seconds: 5, max_seconds: 6 },
         retention: seconds(7),
+        failed_retention: seconds(10),
+        audit_retention: seconds(11),
         dlq_retention: Some(seconds(8)),
         cleanup_interval: seconds(9),
     };
@@ -128,24 +133,37 @@ fn settings_of_kvrocks_and_s3() {
         "
 persistenceProvider: kvrocks
 persistenceConfig: {password: p, db: 1, poolSize: 2, tls: true, cluster: true, timeoutSeconds: 3,
-  waitReplicas: 4, untenantedTenant: t}
+  waitReplicas: 4, waitTimeoutMs: 250, untenantedTenant: t}
 redisAddr: r:5
 requeueInspectLimit: 6
 sweepIntervalSeconds: 7
 sharding: {enabled: true, defaultShard: m, commandMappings: {Render: m}, tenantOverrides: {acme: m},
-  backends: {m: {address: 'a:8', password: q, db: 9, poolSize: 10}}}
+  backends: {m: {address: 'a:8', password: q, db: 9, poolSize: 10,
+  sentinel: {addrs: 's:1, s:2', master: b}}}, spread: true, spreadOver: [m]}
 localArtifactsDir: /artifacts
 artifacts: {provider: s3, s3: {bucket: b, region: r, endpoint: e, prefix: p, accessKeyId: i,
   secretAccessKey: k, pathStyle: true}}",
     )
     .config();
     let pair = |name: &str| [(name.to_string(), "m".to_string())].into();
-    let backend = Backend { address: "a:8".into(), password: Secret::new("q"), db: 9, pool_size: 10 };
+    let backend = Backend {
+        address: "a:8".into(),
+        password: Secret::new("q"),
+        db: 9,
+        pool_size: 10,
+        sentinel: Some(Sentinel {
+            addresses: vec!["s:1".into(), "s:2".into()],
+            master: "b".into(),
+            password: Secret::new(""),
+        }),
+    };
     let sharding = Sharding {
         default_shard: "m".into(),
         command_mappings: pair("render"),
         tenant_overrides: pair("acme"),
         backends: [("m".to_string(), backend)].into(),
+        spread: true,
+        spread_over: vec!["m".to_string()],
     };
     let kvrocks = Kvrocks {
         addr: "r:5".into(),
@@ -156,12 +174,14 @@ artifacts: {provider: s3, s3: {bucket: b, region: r, endpoint: e, prefix: p, acc
         cluster: true,
         timeout: seconds(3),
         wait_replicas: 4,
+        wait_timeout: Duration::from_millis(250),
+        sentinel: None,
         untenanted_tenant: "t".into(),
         requeue_inspect_limit: 6,
         sweep_interval: seconds(7),
         sharding: Some(sharding),
     };
-    assert_eq!(config.persistence, Persistence::Kvrocks(kvrocks));
+    assert_eq!(config.persistence, Persistence::Kvrocks(Box::new(kvrocks)));
     let s3 = S3 {
         bucket: "b".into(),
         region: "r".into(),

@@ -1,23 +1,22 @@
 -- Gives a task back at once; with a refund the attempt does not count. After guard.lua.
 -- ARGV[8..]: refund '1' or '', result, retention score, delivery id or '', delivery, sequence number
-local before = ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-
-local told = summary(h)
+local told, steps, pushed = summary_read(h), {}, nil
+local is_dead = ARGV[8] ~= '1' and h.attempts - h.refunds >= (h.maxAttempts or 0)
+free(steps, q, id, h)
+remember(steps, id, h, now, ARGV[8] == '1' and 'refunded' or 'abandoned', '')
 touch(h, now, stamp)
-remember(id, h, now, ARGV[8] == '1' and 'refunded' or 'abandoned', '')
-free(q, id, lease)
-if ARGV[8] ~= '1' and h.attempts - h.refunds >= (h.maxAttempts or 0) then
+if is_dead then
   h.error = 'MAX_ATTEMPTS'
-  redis.call('SADD', q.dlq, id)
-  finish(id, h, 'FAILED', 'DLQ_SET', ARGV[9], ARGV[10])
-  call_back(ARGV[11], ARGV[12], now)
-  keep(id, h)
-  return { 'DEAD', 0, before, told }
+  call_back(steps, ARGV[11], ARGV[12], now)
+  make_dead(steps, q, id, h, ARGV[9], ARGV[10])
+else
+  clear_lease(h)
+  if ARGV[8] == '1' then h.refunds = h.refunds + 1 end
+  pushed = make_ready(steps, q, id, h, tonumber(ARGV[13]))
 end
-clear_lease(h)
-if ARGV[8] == '1' then h.refunds = h.refunds + 1 end
-make_ready(q, id, h, tonumber(ARGV[13]))
+local refusal, done = attempt(steps)
+if refusal then return refusal end
+redis.call('DEL', lease)
 keep(id, h)
-return { 'OK', 0, before, told }
+local before = pushed and ready_before(q, { [priority(h)] = { count = 1, length = done[pushed] } }) or 1
+return { is_dead and 'DEAD' or 'OK', 0, before, told }

@@ -1,26 +1,28 @@
--- Stores a task that moves here from another shard, at the tail of its place.
+-- Stores a task that moves here from another shard, at the tail of its place. After base.lua.
 -- ARGV: id, record, place, priority, visible-at score, retention score or '', created score, result or '',
---       history or '', queue name
+--       history or '', tenant, idempotency key or ''
 local q = queue(1)
-local id, where = ARGV[1], ARGV[3]
+local id, where, steps = ARGV[1], ARGV[3], {}
 if redis.call('HEXISTS', TASKS, id) == 1 then return { 'EXISTS' } end
-ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-if not typed(QUEUES, 'set') then return { 'WRONGTYPE', QUEUES } end
-
-redis.call('HSET', TASKS, id, ARGV[2])
-if ARGV[6] ~= '' then redis.call('ZADD', TTL, ARGV[6], id) end
-redis.call('ZADD', CREATED, ARGV[7], id)
-if ARGV[8] ~= '' then redis.call('HSET', RESULTS, id, ARGV[8]) end
-if ARGV[9] ~= '' then redis.call('HSET', HISTORY, id, ARGV[9]) end
-redis.call('SADD', QUEUES, ARGV[10])
 if where == 'pending' then
-  redis.call('LPUSH', q.pending[tonumber(ARGV[4])], id)
+  local list = q.list .. ARGV[4]
+  steps[1] = { { 'LPUSH', list, id }, { 'LPOP', list } }
 elseif where == 'delayed' then
-  redis.call('ZADD', q.delayed, ARGV[5], id)
+  steps[1] = { { 'ZADD', q.delayed, ARGV[5], id }, { 'ZREM', q.delayed, id } }
+  steps[2] = { { 'ZADD', P .. 'timers', 'LT', int(math.floor(tonumber(ARGV[5]) * 1000)), q.name } }
 else
-  redis.call('SADD', q.dlq, id)
+  steps[1] = { { 'SADD', q.dlq, id }, { 'SREM', q.dlq, id } }
 end
-if KEYS[24] then redis.call('SET', KEYS[24], id) end
+steps[#steps + 1] = { { 'ZADD', P .. 'created', ARGV[7], id }, { 'ZREM', P .. 'created', id } }
+if ARGV[6] ~= '' then
+  steps[#steps + 1] = { { 'ZADD', P .. 'tasks:ttl', ARGV[6], id }, { 'ZREM', P .. 'tasks:ttl', id } }
+end
+if ARGV[8] ~= '' then steps[#steps + 1] = { { 'HSET', P .. 'results', id, ARGV[8] }, { 'HDEL', P .. 'results', id } } end
+if ARGV[9] ~= '' then steps[#steps + 1] = { { 'HSET', P .. 'history', id, ARGV[9] }, { 'HDEL', P .. 'history', id } } end
+steps[#steps + 1] = { { 'SADD', P .. 'queues', q.name } }
+steps[#steps + 1] = { { 'SADD', P .. 'queues:' .. ARGV[10], q.name } }
+local refusal = attempt(steps)
+if refusal then return refusal end
+redis.call('HSET', TASKS, id, ARGV[2])
+if ARGV[11] ~= '' then redis.call('SET', ARGV[11], id) end
 return { 'OK' }

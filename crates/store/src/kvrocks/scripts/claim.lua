@@ -1,37 +1,82 @@
--- Lends up to `count` tasks of the given queues.
--- ARGV: 'first' (the first queue with work) or 'any' (highest priority, then the oldest head), queues, count,
---       discard limit, now ms, stamp, lease ms, lease until ms, lease until text, worker id, subject,
---       lease key prefix, 'store' or 'caller', then the name of each queue
-local mode, queues, count, discards = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, until_ms = tonumber(ARGV[5]), tonumber(ARGV[8])
-
-local open = {}
-for n = 1, queues do
-  local q = queue(n)
-  q.lengths = {}
-  for p = 0, 9 do q.lengths[p] = redis.call('LLEN', q.pending[p]) end
-  if not typed(q.inprog, 'set') then return { 'WRONGTYPE', q.inprog } end
-  if not typed(q.leases, 'zset') then return { 'WRONGTYPE', q.leases } end
-  if not typed(q.delayed, 'zset') then return { 'WRONGTYPE', q.delayed } end
-  if redis.call('SISMEMBER', PAUSED, ARGV[13 + n]) == 0 then open[#open + 1] = q end
+-- Lends tasks of the given queues to those who want them, in their order. After due.lua.
+-- ARGV[12..]: 'first' (the first queue with work) or 'any' (highest priority, then the oldest head), queues, how many
+--       of them act on what is due first, discard limit, latest instant of the server in ms or '', names of the queues
+--       among the paused; then of everyone who claims: count, lease ms, until ms, until text, worker id, subject
+local at = DUE_ARGS + 1
+local mode, queues, timed = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+local discards, latest = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+at = at + 5
+-- Whoever asked has given up: what a server finds when it wakes up lends nothing to nobody.
+if latest then
+  local time = redis.call('TIME')
+  if tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) > latest then return { 'LATE' } end
 end
 
--- Finds the head of a queue and drops ids from in front of it that are not pending any more.
+local acts, open = {}, {}
+for n = 1, queues do
+  local q = queue(n)
+  if n <= timed then
+    q.bound = tonumber(redis.call('ZSCORE', P .. 'timers', q.name) or '')
+    local is_due = q.bound and q.bound <= now
+    -- Only an older version leaves something that falls due without a bound.
+    if not q.bound then is_due = redis.call('EXISTS', q.leases, q.delayed) > 0 end
+    if is_due then
+      local acted, wrong = act(q, q.bound, 0)
+      if not acted then return { 'WRONGTYPE', wrong } end
+      acts[#acts + 1] = acted
+      q.bound = tonumber(redis.call('ZSCORE', P .. 'timers', q.name) or '')
+    end
+  end
+  if redis.call('SISMEMBER', P .. 'paused', ARGV[at]) == 0 then open[#open + 1] = q end
+  at = at + 1
+end
+
+-- An id that is not pending any more is dropped by whoever pops it.
+local function dropped(q, p, count)
+  local left = redis.pcall('HINCRBY', q.stale, p, -count)
+  if type(left) == 'number' and left <= 0 then redis.call('HDEL', q.stale, p) end
+  discards = discards - count
+end
+
+-- Drops a run of such ids from the end of a list.
+local function drop(q, p)
+  local ids = redis.call('LRANGE', q.list .. p, -math.min(16, discards), -1)
+  if #ids == 0 then return end
+  local texts, run = redis.call('HMGET', TASKS, unpack(ids)), 0
+  for n = #ids, 1, -1 do
+    local h = parse(texts[n], ids[n])
+    if h and h.status == 'PENDING' then break end
+    run = run + 1
+  end
+  if run > 0 then
+    redis.call('RPOP', q.list .. p, run)
+    dropped(q, p, run)
+  end
+end
+
+-- Priorities above the lowest are looked at only if one of them has something.
+local function highest(q)
+  if not q.upper then
+    q.upper = {}
+    for p = 1, 9 do q.upper[p] = q.list .. p end
+  end
+  return redis.call('EXISTS', unpack(q.upper)) > 0 and 9 or 0
+end
+
+-- Finds the head of a queue, without ids that are not pending.
 local function look(q)
   q.head = nil
-  for p = 9, 0, -1 do
-    while q.lengths[p] > 0 do
-      local id = redis.call('LINDEX', q.pending[p], -1)
-      if not id then q.lengths[p] = 0 break end
+  for p = highest(q), 0, -1 do
+    while true do
+      local id = redis.call('LINDEX', q.list .. p, -1)
+      if not id then break end
       local h = find(id)
       if h and h.status == 'PENDING' then
         q.head = { id = id, h = h, p = p, created = created(h) }
         return
       end
-      if discards == 0 then return end
-      discards = discards - 1
-      redis.call('RPOP', q.pending[p])
-      q.lengths[p] = q.lengths[p] - 1
+      if discards <= 0 then return end
+      drop(q, p)
     end
   end
 end
@@ -49,33 +94,54 @@ local function best()
   return chosen
 end
 
-local function lend(q)
-  local id, h = q.head.id, q.head.h
-  redis.call('RPOP', q.pending[q.head.p])
-  q.lengths[q.head.p] = q.lengths[q.head.p] - 1
-  if h.lastKnownLocation == 'DELAYED_ZSET' then redis.call('ZREM', q.delayed, id) end
-  redis.call('SADD', q.inprog, id)
-  redis.call('ZADD', q.leases, int(until_ms), id)
-  if ARGV[13] == 'caller' then
-    redis.call('SET', ARGV[12] .. id, ARGV[10])
+local function lend(q, to)
+  local id, h, list = q.head.id, q.head.h, q.list .. q.head.p
+  local until_ms = tonumber(ARGV[to + 2])
+  local steps = {
+    { { 'RPOP', list }, { 'RPUSH', list, id } },
+    { { 'SADD', q.inprog, id }, { 'SREM', q.inprog, id } },
+    { { 'ZADD', q.leases, ARGV[to + 2], id }, { 'ZREM', q.leases, id } },
+  }
+  if h.lastKnownLocation == 'DELAYED_ZSET' then steps[#steps + 1] = { { 'ZREM', q.delayed, id } } end
+  if not q.bound or until_ms < q.bound then
+    steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', ARGV[to + 2], q.name } }
+    q.bound = until_ms
+  end
+  local refusal = attempt(steps)
+  if refusal then return nil, refusal end
+  if ARGV[5] == 'caller' then
+    redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4])
   else
-    redis.call('SET', ARGV[12] .. id, ARGV[10], 'PX', ARGV[7])
+    redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4], 'PX', ARGV[to + 1])
   end
   -- It was changed last when it became ready.
   local ready_at = int(h.updatedAtMs)
   place(h, 'IN_PROGRESS', 'INPROG_SET')
-  touch(h, now, ARGV[6])
+  touch(h, now, stamp)
   h.attempts = h.attempts + 1
-  h.workerId, h.ownerSub, h.leaseUntil = ARGV[10], ARGV[11], ARGV[9]
+  h.workerId, h.ownerSub, h.leaseUntil = ARGV[to + 4], ARGV[to + 5], ARGV[to + 3]
   h.leaseUntilMs, h.claimedAtMs = until_ms, now
   q.seen = false
   return { keep(id, h), ready_at }
 end
 
-local lent = {}
-while #lent < count do
-  local q = best()
-  if not q then break end
-  lent[#lent + 1] = lend(q)
+local lent, is_dry = {}, false
+for to = at, #ARGV, 6 do
+  local mine = {}
+  while not is_dry and #mine < tonumber(ARGV[to]) do
+    local q = best()
+    if not q then
+      is_dry = true
+    else
+      local task, refusal = lend(q, to)
+      if not task and #lent == 0 and #mine == 0 then return refusal end
+      if not task then
+        is_dry = true
+      else
+        mine[#mine + 1] = task
+      end
+    end
+  end
+  lent[#lent + 1] = mine
 end
-return { 'OK', lent }
+return { 'OK', acts, lent, discards <= 0 and 1 or 0 }

@@ -1,13 +1,14 @@
--- Stores tasks of one queue and makes them claimable now or later.
--- ARGV: queue name, text that follows an id, lower-case command, then of each task: id, record, priority,
---       visible-at score or '', retention score, created ms, which of KEYS is its idempotency key or '',
---       which is that of the original server or ''
+-- Stores tasks of one queue and makes them claimable now or later. After record.lua.
+-- ARGV: tenant, text that follows an id, lower-case command, then of each task: id, record, priority,
+--       visible-at score or '', retention score, created ms, idempotency key or '', that of the original server or ''
 -- Replies with the record that exists already, or '', for each task.
 local FIELDS = 8
 local q = queue(1)
 
 local function kept(key)
   local named = redis.call('GET', key)
+  -- A task that has moved left a pointer, which is replied as it is.
+  if named and string.sub(named, 1, 1) == '>' then return named, named end
   return named, named and redis.call('HGET', TASKS, named)
 end
 
@@ -15,9 +16,10 @@ end
 local function earlier(key, legacy, mine)
   if mine[key] then return mine[key] end
   local _, text = kept(key)
-  if text or not legacy then return text end
+  if text or legacy == '' then return text end
   -- The key of the original server is not scoped; its task must be of this tenant and command.
   local named, old = kept(legacy)
+  if old == named then return old end
   local h = old and parse(old, named)
   if h and belongs(h, ARGV[2]) and string.lower(command(h)) == ARGV[3] then return old end
 end
@@ -25,18 +27,14 @@ end
 local ids = {}
 for at = 4, #ARGV, FIELDS do ids[#ids + 1] = ARGV[at] end
 local stored = redis.call('HMGET', TASKS, unpack(ids))
-local before = ready(q)
-for _, pair in ipairs({ { TTL, 'zset' }, { CREATED, 'zset' }, { QUEUES, 'set' }, { q.delayed, 'zset' } }) do
-  if not typed(pair[1], pair[2]) then return { 'WRONGTYPE', pair[1] } end
-end
 
 local records, ends, created_at, delayed, keys, mine, replies = {}, {}, {}, {}, {}, {}, {}
-local pending = {}
+local pending, earliest = {}, nil
 local function add(list, a, b) list[#list + 1], list[#list + 2] = a, b end
 for n, id in ipairs(ids) do
   local at = 4 + (n - 1) * FIELDS
-  local key = KEYS[tonumber(ARGV[at + 6])]
-  local text = stored[n] or (key and earlier(key, KEYS[tonumber(ARGV[at + 7])], mine))
+  local key = ARGV[at + 6]
+  local text = stored[n] or (key ~= '' and earlier(key, ARGV[at + 7], mine))
   replies[n] = text or ''
   if not text then
     add(records, id, ARGV[at + 1])
@@ -48,23 +46,42 @@ for n, id in ipairs(ids) do
       pending[p][#pending[p] + 1] = id
     else
       add(delayed, ARGV[at + 3], id)
+      local visible = math.floor(tonumber(ARGV[at + 3]) * 1000)
+      if not earliest or visible < earliest then earliest = visible end
     end
-    if key then
+    if key ~= '' then
       mine[key] = ARGV[at + 1]
       add(keys, key, id)
     end
   end
 end
+if #records == 0 then return { 'OK', 1, replies } end
 
-if #records > 0 then
-  redis.call('HSET', TASKS, unpack(records))
-  redis.call('ZADD', TTL, unpack(ends))
-  redis.call('ZADD', CREATED, unpack(created_at))
-  redis.call('SADD', QUEUES, ARGV[1])
-  for p = 0, 9 do
-    if pending[p] then redis.call('LPUSH', q.pending[p], unpack(pending[p])) end
+local steps, pushes, made = {}, {}, {}
+for at = 1, #records, 2 do made[#made + 1] = records[at] end
+for p = 0, 9 do
+  if pending[p] then
+    local list = q.list .. p
+    steps[#steps + 1] = { { 'LPUSH', list, unpack(pending[p]) }, { 'LPOP', list, #pending[p] } }
+    pushes[p] = { count = #pending[p], step = #steps }
   end
-  if #delayed > 0 then redis.call('ZADD', q.delayed, unpack(delayed)) end
-  for at = 1, #keys, 2 do redis.call('SET', keys[at], keys[at + 1]) end
+end
+if #delayed > 0 then
+  steps[#steps + 1] = { { 'ZADD', q.delayed, unpack(delayed) }, { 'ZREM', q.delayed, unpack(made) } }
+  steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', int(earliest), q.name } }
+end
+steps[#steps + 1] = { { 'ZADD', P .. 'tasks:ttl', unpack(ends) }, { 'ZREM', P .. 'tasks:ttl', unpack(made) } }
+steps[#steps + 1] = { { 'ZADD', P .. 'created', unpack(created_at) }, { 'ZREM', P .. 'created', unpack(made) } }
+steps[#steps + 1] = { { 'SADD', P .. 'queues', q.name } }
+local refusal, done = attempt(steps)
+if refusal then return refusal end
+-- A queue that the index did not name is not in its tenant's, either.
+if done[#steps] == 1 then redis.pcall('SADD', P .. 'queues:' .. ARGV[1], q.name) end
+redis.call('HSET', TASKS, unpack(records))
+for at = 1, #keys, 2 do redis.call('SET', keys[at], keys[at + 1]) end
+local before = 1
+if next(pushes) then
+  for _, push in pairs(pushes) do push.length = done[push.step] end
+  before = ready_before(q, pushes)
 end
 return { 'OK', before, replies }

@@ -1,8 +1,8 @@
 -- The gate in front of what a worker may do to a running task, in the order of the contract.
 -- ARGV: id, text that follows the id, worker id, subject, attempt or '', now ms, stamp
--- KEYS[24]: the lease key
 local q = queue(1)
-local id, now, stamp, lease = ARGV[1], tonumber(ARGV[6]), ARGV[7], KEYS[24]
+local id, now, stamp = ARGV[1], tonumber(ARGV[6]), ARGV[7]
+local lease = P .. 'lease:' .. id
 local h = find(id)
 
 local function refused()
@@ -16,4 +16,8 @@ local function refused()
 end
 
 local refusal = refused()
-if refusal then return { refusal } end
+if refusal then
+  -- Of two copies of a task that moves the other one counts.
+  if h and redis.call('HEXISTS', P .. 'moving', id) == 1 then return { 'MOVING' } end
+  return { refusal }
+end

@@ -1,26 +1,30 @@
 -- Stores a task from elsewhere under its own id, in the place that its record names.
--- ARGV: id, record, priority, visible-at score, retention score, created ms, queue name, result or '', place
+-- ARGV: id, record, priority, visible-at score, retention score, created ms, tenant, result or '', place,
+--       idempotency key or ''
 local q = queue(1)
-local id = ARGV[1]
+local id, steps, pushed = ARGV[1], {}, nil
 if redis.call('HEXISTS', TASKS, id) == 1 then return { 'EXISTS' } end
-local named = KEYS[24] and redis.call('GET', KEYS[24])
+local named = ARGV[10] ~= '' and redis.call('GET', ARGV[10])
 if named and redis.call('HEXISTS', TASKS, named) == 1 then return { 'KEY_TAKEN' } end
-local before = ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-if not typed(QUEUES, 'set') then return { 'WRONGTYPE', QUEUES } end
 
-redis.call('HSET', TASKS, id, ARGV[2])
-redis.call('ZADD', TTL, ARGV[5], id)
-redis.call('ZADD', CREATED, ARGV[6], id)
-redis.call('SADD', QUEUES, ARGV[7])
-if ARGV[8] ~= '' then redis.call('HSET', RESULTS, id, ARGV[8]) end
 if ARGV[9] == 'PENDING_LIST' then
-  redis.call('LPUSH', q.pending[tonumber(ARGV[3])], id)
+  local list = q.list .. ARGV[3]
+  steps[1] = { { 'LPUSH', list, id }, { 'LPOP', list } }
+  pushed = 1
 elseif ARGV[9] == 'DELAYED_ZSET' then
-  redis.call('ZADD', q.delayed, ARGV[4], id)
+  steps[1] = { { 'ZADD', q.delayed, ARGV[4], id }, { 'ZREM', q.delayed, id } }
+  steps[2] = { { 'ZADD', P .. 'timers', 'LT', int(math.floor(tonumber(ARGV[4]) * 1000)), q.name } }
 elseif ARGV[9] == 'DLQ_SET' then
-  redis.call('SADD', q.dlq, id)
+  steps[1] = { { 'SADD', q.dlq, id }, { 'SREM', q.dlq, id } }
 end
-if KEYS[24] then redis.call('SET', KEYS[24], id) end
+steps[#steps + 1] = { { 'ZADD', P .. 'tasks:ttl', ARGV[5], id }, { 'ZREM', P .. 'tasks:ttl', id } }
+steps[#steps + 1] = { { 'ZADD', P .. 'created', ARGV[6], id }, { 'ZREM', P .. 'created', id } }
+steps[#steps + 1] = { { 'SADD', P .. 'queues', q.name } }
+steps[#steps + 1] = { { 'SADD', P .. 'queues:' .. ARGV[7], q.name } }
+if ARGV[8] ~= '' then steps[#steps + 1] = { { 'HSET', P .. 'results', id, ARGV[8] } } end
+local refusal, done = attempt(steps)
+if refusal then return refusal end
+redis.call('HSET', TASKS, id, ARGV[2])
+if ARGV[10] ~= '' then redis.call('SET', ARGV[10], id) end
+local before = pushed and ready_before(q, { [tonumber(ARGV[3])] = { count = 1, length = done[pushed] } }) or 1
 return { 'OK', before }

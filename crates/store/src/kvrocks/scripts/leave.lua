@@ -1,23 +1,19 @@
--- Forgets a task that has moved to another shard.
--- ARGV: id, place, priority; KEYS[24]: idempotency key if there is one
-local q = queue(1)
-local id = ARGV[1]
-ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-local named = KEYS[24] and redis.call('GET', KEYS[24])
-
-if ARGV[2] == 'pending' then
-  redis.call('LREM', q.pending[tonumber(ARGV[3])], -1, id)
-elseif ARGV[2] == 'delayed' then
-  redis.call('ZREM', q.delayed, id)
-else
-  redis.call('SREM', q.dlq, id)
+-- Forgets a task that has arrived at another shard. Its idempotency keys point there. After record.lua.
+-- ARGV: id, destination, then its idempotency keys
+local id, MOVING = ARGV[1], P .. 'moving'
+if redis.call('HEXISTS', MOVING, id) == 0 then return { 'KEPT' } end
+for at = 3, #ARGV do
+  if redis.call('GET', ARGV[at]) == id then
+    local left, pointer = redis.call('PTTL', ARGV[at]), '>' .. ARGV[2] .. ' ' .. id
+    if left > 0 then
+      redis.call('SET', ARGV[at], pointer, 'PX', left)
+    else
+      redis.call('SET', ARGV[at], pointer)
+    end
+  end
 end
-redis.call('HDEL', TASKS, id)
-redis.call('HDEL', RESULTS, id)
-redis.call('HDEL', HISTORY, id)
-redis.call('ZREM', TTL, id)
-redis.call('ZREM', CREATED, id)
-if named == id then redis.call('DEL', KEYS[24]) end
-return { 'OK' }
+local steps = {
+  { { 'ZREM', P .. 'tasks:ttl', id } }, { { 'ZREM', P .. 'created', id } }, { { 'HDEL', P .. 'results', id } },
+  { { 'HDEL', P .. 'history', id } }, { { 'HDEL', TASKS, id } }, { { 'HDEL', MOVING, id } },
+}
+return attempt(steps) or { 'OK' }

@@ -1,29 +1,31 @@
 -- Gives a task back: to wait, or to the dead letters. After guard.lua.
 -- ARGV[8..]: seconds or '' for the policy, backoff ranges, draw, reason or '', reason for the history,
---            result, retention score, delivery id or '', delivery, sequence number
-local before = ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-
-local used, told = h.attempts - h.refunds, summary(h)
+--            result, retention score, delivery id or '', delivery, sequence number,
+--            refund '1' or ''
+local used, told, steps = h.attempts - h.refunds, summary_read(h), {}
+local is_refund, delay, pushed = ARGV[18] == '1', 0, nil
+local is_dead = not is_refund and used >= (h.maxAttempts or 0)
+free(steps, q, id, h)
+remember(steps, id, h, now, is_refund and 'refunded' or 'nack', ARGV[12])
 touch(h, now, stamp)
-remember(id, h, now, 'nack', ARGV[12])
-free(q, id, lease)
-if used >= (h.maxAttempts or 0) then
+if is_dead then
   h.error = ARGV[11] ~= '' and ARGV[11] or 'MAX_ATTEMPTS'
-  redis.call('SADD', q.dlq, id)
-  finish(id, h, 'FAILED', 'DLQ_SET', ARGV[13], ARGV[14])
-  call_back(ARGV[15], ARGV[16], now)
-  keep(id, h)
-  return { 'DEAD', 0, before, told }
-end
-if ARGV[11] ~= '' then h.error = ARGV[11] end
-local delay = ARGV[8] ~= '' and tonumber(ARGV[8]) or delay_of(ARGV[9], used, tonumber(ARGV[10]))
-clear_lease(h)
-if delay == 0 then
-  make_ready(q, id, h, tonumber(ARGV[17]))
+  call_back(steps, ARGV[15], ARGV[16], now)
+  make_dead(steps, q, id, h, ARGV[13], ARGV[14])
 else
-  make_delayed(q, id, h, now + delay * 1000)
+  if ARGV[11] ~= '' then h.error = ARGV[11] end
+  delay = ARGV[8] ~= '' and tonumber(ARGV[8]) or delay_of(ARGV[9], used, tonumber(ARGV[10]))
+  clear_lease(h)
+  if is_refund then h.refunds = h.refunds + 1 end
+  if delay == 0 then
+    pushed = make_ready(steps, q, id, h, tonumber(ARGV[17]))
+  else
+    make_delayed(steps, q, id, h, now + delay * 1000)
+  end
 end
+local refusal, done = attempt(steps)
+if refusal then return refusal end
+redis.call('DEL', lease)
 keep(id, h)
-return { 'OK', delay, before, told }
+local before = pushed and ready_before(q, { [priority(h)] = { count = 1, length = done[pushed] } }) or 1
+return { is_dead and 'DEAD' or 'OK', delay, before, told }

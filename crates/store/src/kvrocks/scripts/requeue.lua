@@ -1,21 +1,39 @@
--- Gives a dead letter a full set of attempts again.
--- ARGV: id, text that follows the id, now ms, stamp, maximum of attempts or '', sequence number, queue name
+-- Gives a task that has failed a full set of attempts again.
+-- ARGV: id, text that follows the id, now ms, stamp, maximum of attempts or '', sequence number, tenant
 local q = queue(1)
-local id = ARGV[1]
+local id, steps = ARGV[1], {}
 local h = find(id)
 if not h or not belongs(h, ARGV[2]) then return { 'NOT_FOUND' } end
-if h.lastKnownLocation ~= 'DLQ_SET' then return { 'NOT_DEAD' } end
-local before = ready(q)
-local wrong = misused(q)
-if wrong then return { 'WRONGTYPE', wrong } end
-if not typed(QUEUES, 'set') then return { 'WRONGTYPE', QUEUES } end
+if h.status ~= 'FAILED' then return { 'NOT_DEAD' } end
+local result, ends = redis.call('HGET', P .. 'results', id), redis.call('ZSCORE', P .. 'tasks:ttl', id)
+local is_dead = h.lastKnownLocation == 'DLQ_SET'
+-- Its retention is over; it only has not been removed yet.
+if not is_dead and ends and tonumber(ends) <= tonumber(ARGV[3]) / 1000 then return { 'NOT_FOUND' } end
+if redis.call('HEXISTS', P .. 'moving', id) == 1 then return { 'MOVING' } end
+-- The id of a task that was cancelled while it was ready may still lie in its list, where it would be given out at its
+-- old place. Near the head it is made the id of no task; whoever pops it drops it. Further back the old place is kept:
+-- a list is not searched.
+if h.cancelled and tonumber(redis.call('HGET', q.stale, priority(h)) or 0) > 0 then
+  local list = q.list .. priority(h)
+  local ids = redis.call('LRANGE', list, -1000, -1)
+  for at = #ids, 1, -1 do
+    if ids[at] == id then
+      redis.call('LSET', list, at - #ids - 1, 'none')
+      break
+    end
+  end
+end
 
-redis.call('SREM', q.dlq, id)
-redis.call('HDEL', RESULTS, id)
-redis.call('ZREM', TTL, id)
-redis.call('SADD', QUEUES, ARGV[7])
+steps[1] = { { 'HDEL', P .. 'results', id }, result and { 'HSET', P .. 'results', id, result } }
+steps[2] = { { 'ZREM', P .. 'tasks:ttl', id }, ends and { 'ZADD', P .. 'tasks:ttl', ends, id } }
+if is_dead then steps[3] = { { 'SREM', q.dlq, id }, { 'SADD', q.dlq, id } } end
 touch(h, tonumber(ARGV[3]), ARGV[4])
-h.refunds, h.resultKey = h.attempts, ''
+h.refunds, h.resultKey, h.cancelled = h.attempts, '', nil
 if ARGV[5] ~= '' then h.maxAttempts = tonumber(ARGV[5]) end
-make_ready(q, id, h, tonumber(ARGV[6]))
-return { 'OK', keep(id, h), before }
+local pushed = make_ready(steps, q, id, h, tonumber(ARGV[6]))
+steps[#steps + 1] = { { 'SADD', P .. 'queues', q.name } }
+steps[#steps + 1] = { { 'SADD', P .. 'queues:' .. ARGV[7], q.name } }
+local refusal, done = attempt(steps)
+if refusal then return refusal end
+local text = keep(id, h)
+return { 'OK', text, ready_before(q, { [priority(h)] = { count = 1, length = done[pushed] } }) }

@@ -1,33 +1,51 @@
--- Moves a task from one queue to another of the same keyspace. Its record, result and keys stay where they are.
--- KEYS: shared, source, destination; ARGV: id, place, priority, record that was read or '', record as it is to
---       be, name of the destination
+-- Moves the oldest tasks of one place of a queue to another queue of the same keyspace, in one step. Their results and
+-- keys stay where they are. After record.lua.
+-- KEYS: tasks, source, destination; ARGV: place, priority, most, name of the destination's shard, tenant
 local from, to = queue(1), queue(2)
-local id, where, p = ARGV[1], ARGV[2], tonumber(ARGV[3])
-if (redis.call('HGET', TASKS, id) or '') ~= ARGV[4] then return { 'CONFLICT' } end
-ready(from)
-ready(to)
-local wrong = misused(from) or misused(to)
-if wrong then return { 'WRONGTYPE', wrong } end
-if not typed(QUEUES, 'set') then return { 'WRONGTYPE', QUEUES } end
+local where, p, most, shard = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+redis.call('HLEN', TASKS)
 
-local is_there
-if where == 'pending' then
-  is_there = redis.call('LREM', from.pending[p], -1, id) > 0
-elseif where == 'delayed' then
-  is_there = redis.call('ZSCORE', from.delayed, id)
-  redis.call('ZREM', from.delayed, id)
-else
-  is_there = redis.call('SREM', from.dlq, id) > 0
+-- The same record as one of the other shard, whose name needs no quoting.
+local function on_shard(text)
+  local _, at = string.find(text, ',"createdNo":', 1, true)
+  if not at then return text end
+  local stop = at + #(string.match(text, '^%d*', at + 1))
+  local _, named = string.find(text, '^,"shard":"[^"]*"', stop + 1)
+  return string.sub(text, 1, stop) .. ',"shard":"' .. shard .. '"' .. string.sub(text, (named or stop) + 1)
 end
--- An id without a record is only dropped.
-if not is_there or ARGV[4] == '' then return { 'OK' } end
-redis.call('HSET', TASKS, id, ARGV[5])
-redis.call('SADD', QUEUES, ARGV[6])
-if where == 'pending' then
-  redis.call('LPUSH', to.pending[p], id)
-elseif where == 'delayed' then
-  redis.call('ZADD', to.delayed, is_there, id)
-else
-  redis.call('SADD', to.dlq, id)
+
+local function move(id, place)
+  local text = redis.call('HGET', TASKS, id)
+  local h = parse(text, id)
+  if not h or (where ~= 'dead' and h.status ~= 'PENDING') then return false end
+  redis.call('HSET', TASKS, id, on_shard(text))
+  redis.call(unpack(place))
+  return true
 end
-return { 'OK' }
+
+redis.call('SADD', P .. 'queues', to.name)
+redis.call('SADD', P .. 'queues:' .. ARGV[5], to.name)
+local looked = 0
+if where == 'pending' then
+  local ids = redis.call('RPOP', from.list .. p, most) or {}
+  looked = #ids
+  for _, id in ipairs(ids) do
+    if not move(id, { 'LPUSH', to.list .. p, id }) then
+      if redis.call('HINCRBY', from.stale, p, -1) <= 0 then redis.call('HDEL', from.stale, p) end
+    end
+  end
+elseif where == 'delayed' then
+  local pairs = redis.call('ZRANGE', from.delayed, 0, most - 1, 'WITHSCORES')
+  looked = #pairs / 2
+  for at = 1, #pairs, 2 do
+    redis.call('ZREM', from.delayed, pairs[at])
+    if move(pairs[at], { 'ZADD', to.delayed, pairs[at + 1], pairs[at] }) then
+      redis.call('ZADD', P .. 'timers', 'LT', int(math.floor(tonumber(pairs[at + 1]) * 1000)), to.name)
+    end
+  end
+else
+  local ids = redis.call('SPOP', from.dlq, most)
+  looked = #ids
+  for _, id in ipairs(ids) do move(id, { 'SADD', to.dlq, id }) end
+end
+return { 'OK', looked }

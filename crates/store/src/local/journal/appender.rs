@@ -48,13 +48,27 @@ impl Appender {
         (bytes - SEGMENT_HEADER - FRAME_HEADER).min(i32::MAX as usize)
     }
 
-    /// Makes sure that one frame of up to `bytes` payload fits, taking a prepared spare if the active
-    /// segment lacks room. Never does disk work itself.
-    pub fn ensure_room(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    /// Whether one frame of up to `bytes` payload will find room: in the active segment, or in a prepared
+    /// spare. Until that frame is placed nothing else takes the room.
+    pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let max = self.max_payload();
         if bytes > max {
             return Err(NoRoom::TooLarge { bytes, max });
         }
+        if self.fits(bytes) {
+            return Ok(());
+        }
+        let shared = self.journal.shared();
+        match shared.ready.is_empty() {
+            true => Err(shared.failure.clone().map_or(NoRoom::Preparing, NoRoom::Failed)),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes sure that one frame of up to `bytes` payload fits, taking a prepared spare if the active
+    /// segment lacks room. Never does disk work itself.
+    pub fn ensure_room(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.has_room(bytes)?;
         if self.fits(bytes) {
             return Ok(());
         }
@@ -71,11 +85,11 @@ impl Appender {
         Ok(())
     }
 
-    /// Like `ensure_room`, but waits for a spare that is still being prepared.
-    pub fn wait_room(&mut self, bytes: usize, timeout: Duration) -> Result<(), NoRoom> {
+    /// Like `has_room`, but waits for a spare that is still being prepared.
+    pub fn wait_room(&self, bytes: usize, timeout: Duration) -> Result<(), NoRoom> {
         let deadline = Instant::now() + timeout;
         loop {
-            let outcome = self.ensure_room(bytes);
+            let outcome = self.has_room(bytes);
             let left = deadline.saturating_duration_since(Instant::now());
             if outcome != Err(NoRoom::Preparing) || left.is_zero() {
                 return outcome;

@@ -129,6 +129,17 @@ impl Journal {
         self.shared().sizes.values().sum()
     }
 
+    /// The segments that hold frames beyond `applied`, or will.
+    pub fn segments_after(&self, applied: u64) -> Vec<String> {
+        let shared = self.shared();
+        let is_idle = |name: &String| {
+            shared.ready.iter().any(|ready| ready.name == *name)
+                || shared.free.iter().any(|free| free.name == *name)
+                || shared.used.iter().any(|used| used.name == *name && used.last <= applied)
+        };
+        shared.sizes.keys().filter(|name| !is_idle(name)).cloned().collect()
+    }
+
     /// Segment files in the directory, in whatever state.
     pub fn segments(&self) -> usize {
         self.shared().sizes.len()

@@ -1,4 +1,4 @@
-//! The write-ahead journal: what was promised to clients before it reaches the tree.
+//! The write-ahead journal: what was promised to clients before it reaches the tables.
 //!
 //! One frame is one group commit. Frames are numbered from 1 without gaps over the life of the store and
 //! written into fixed-size segment files that are zero-filled once and then recycled, so that a commit is
@@ -14,7 +14,7 @@
 //! - after a failed `perform` it writes nothing more and opens anew: the kernel may have dropped the
 //!   failed pages, and frames behind a lost one are cut off;
 //! - `durable` is the highest position *below which everything* is synced (0 if it never syncs);
-//! - `release` follows only when the tree holds everything up to there durably;
+//! - `release` follows only when the tables hold everything up to there durably;
 //! - every opening has a higher epoch than any before, and one process opens a directory at a time.
 //!
 //! It does not lock the directory, run threads, or look into payloads.
@@ -71,7 +71,7 @@ pub enum OpenError {
     Io { file: PathBuf, source: io::Error },
     #[error("{} is damaged at byte {offset}: {reason}", file.display())]
     Damaged { file: PathBuf, offset: u64, reason: String },
-    #[error("{} goes on with frame {found}, but the tree ends at frame {applied}", file.display())]
+    #[error("{} goes on with frame {found}, but the tables end at frame {applied}", file.display())]
     Gap { file: PathBuf, applied: u64, found: u64 },
     #[error("{} is of epoch {found}, so epoch {epoch} cannot open it", file.display())]
     Epoch { file: PathBuf, epoch: u32, found: u32 },

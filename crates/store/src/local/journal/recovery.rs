@@ -6,7 +6,7 @@
 //! opening that had read it, or frames in a file whose header is broken (headers are synced first).
 //! With proof, it is damage and the walk refuses: nothing acknowledged is ever dropped in silence.
 //!
-//! Frames at or below `applied` are in the tree already. They may be missing or broken without harm.
+//! Frames at or below `applied` are in the tables already. They may be missing or broken without harm.
 //! Rot in the very last frames, those that nothing later vouches for, cannot be told from a torn tail.
 
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@ use crate::local::entry::{Ended, Entry};
 use crate::local::records::{self, Detail, Final, IdemKey, QueueRow, Seed, idem_key};
 use crate::local::slots::{Extra, Kept, NewSlot, Slot, SlotId};
 use codeq_queue::attempt::{AttemptEnd, remember};
-use codeq_queue::{Attempt, AttemptOutcome, Body, Lease, QueueKey, State, Time};
+use codeq_queue::{Attempt, AttemptOutcome, Body, Lease, QueueKey, State, TaskOptions, Time, UniqueUntil};
 use std::sync::Arc;
 
 impl Shard {
@@ -19,12 +19,14 @@ impl Shard {
                 self.counters.next_no = self.counters.next_no.max(no + 1);
                 let seed = Seed { tail, created_at: at, priority, max_attempts, state, body };
                 self.admit(no, &seed, Detail::of(seed.body.clone()));
+                self.store_unique(no, &seed);
                 self.changes.push(Change::Created { no, seed });
             }
             Entry::Claimed { no, at, attempts, owner, until } => {
                 let slot_id = self.slots.find(no).ok_or("claim of an unknown task")?;
                 self.saw(at);
-                let lease = Lease { owner, until, claimed_at: at };
+                let lease = Lease::new(owner, until, at);
+                self.release_unique(slot_id, UniqueUntil::Started);
                 self.shift(slot_id, at, State::Running(Arc::new(lease)), |slot| slot.attempts = attempts);
                 let queue = self.slots.at(slot_id).queue;
                 self.queues.at_mut(queue).last_claim = Some(at);
@@ -40,12 +42,33 @@ impl Shard {
                 self.shift(slot_id, at, State::Running(Arc::new(lease)), |_| {});
                 self.push_image(slot_id, None, None);
             }
+            Entry::Checkpointed { no, at, checkpoint } => {
+                let slot_id = self.slots.find(no).ok_or("checkpoint of an unknown task")?;
+                self.saw(at);
+                self.note(slot_id, None, None, Some(checkpoint.clone()));
+                self.push_checkpoint(slot_id, checkpoint);
+            }
+            Entry::CancelAsked { no, at, cancel } => {
+                let slot_id = self.slots.find(no).ok_or("cancel of an unknown task")?;
+                self.saw(at);
+                let State::Running(lease) = &self.slots.at(slot_id).state else {
+                    return Err("cancel request for a task that does not run");
+                };
+                let lease = Lease { cancel: Some(cancel), ..(**lease).clone() };
+                self.shift(slot_id, at, State::Running(Arc::new(lease)), |_| {});
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Replaced { no, at, body, state } => {
+                let slot_id = self.slots.find(no).ok_or("another body for an unknown task")?;
+                self.saw(at);
+                self.replace(slot_id, at, body, state);
+            }
             Entry::Returned { no, at, outcome, refunds, state, error } => {
                 let slot_id = self.slots.find(no).ok_or("return of an unknown task")?;
                 self.saw(at);
                 let attempt = self.end_attempt(slot_id, at, outcome, error.as_deref());
                 self.shift(slot_id, at, state, |slot| slot.refunds = refunds);
-                self.note(slot_id, error.clone(), attempt.clone());
+                self.note(slot_id, error.clone(), attempt.clone(), None);
                 self.push_image(slot_id, error, attempt);
             }
             Entry::Promoted { no, at, seq } => {
@@ -60,7 +83,7 @@ impl Shard {
                 self.end(slot_id, *ended);
             }
             Entry::Reopened { no, at, seq, refunds, max_attempts, letter } => {
-                let letter = letter.ok_or("a dead letter that is not there")?;
+                let letter = letter.ok_or("a failed task that is not there")?;
                 self.saw(at);
                 self.reopen(no, at, seq, refunds, max_attempts, &letter)?;
             }
@@ -124,6 +147,7 @@ impl Shard {
             let key = idem_key(&self.queues.at(queue).key, text);
             self.keys.insert(key, no);
         }
+        self.take_unique(queue, no, seed);
         let slot_id = self.slots.insert(NewSlot {
             no,
             tail: seed.tail,
@@ -146,10 +170,44 @@ impl Shard {
         self.enter(slot_id);
     }
 
+    /// Gives a task that nobody has claimed another body.
+    fn replace(&mut self, slot_id: SlotId, at: Time, body: Arc<Body>, state: State) {
+        let bytes = body.bytes();
+        let position = self.position;
+        let is_delayed = matches!(state, State::Delayed { .. });
+        match is_delayed {
+            true => self.shift(slot_id, at, state, |_| {}),
+            false => self.slots.at_mut(slot_id).updated_at = at,
+        }
+        let slot = self.slots.at_mut(slot_id);
+        let no = slot.no;
+        let before = slot.detail.take().map_or(0, |kept| kept.bytes);
+        let kept = Kept { detail: Detail::of(body.clone()), changed: position, bytes };
+        slot.detail = Some(Box::new(kept));
+        let seed = Seed {
+            tail: slot.tail,
+            created_at: slot.created_at,
+            priority: slot.priority,
+            max_attempts: slot.max_attempts,
+            state: slot.state.clone(),
+            body,
+        };
+        self.uncache(before);
+        self.cache(bytes);
+        self.unsettled(no, bytes);
+        self.changes.push(Change::Replaced { no, seed });
+        self.push_image(slot_id, None, None);
+    }
+
     /// Moves a live task from one index to another.
     fn shift(&mut self, slot_id: SlotId, at: Time, state: State, change: impl FnOnce(&mut Slot)) {
         self.leave(slot_id);
         let slot = self.slots.at_mut(slot_id);
+        if !matches!(state, State::Running(_))
+            && let Some(extra) = &mut slot.extra
+        {
+            extra.progress = None;
+        }
         slot.state = state;
         slot.updated_at = at;
         change(slot);
@@ -174,13 +232,20 @@ impl Shard {
         })
     }
 
-    /// Remembers a failed attempt of a task that goes on living.
-    fn note(&mut self, slot_id: SlotId, error: Option<Arc<str>>, attempt: Option<Attempt>) {
+    /// Remembers a failed attempt, or a checkpoint, of a task that goes on living.
+    fn note(
+        &mut self,
+        slot_id: SlotId,
+        error: Option<Arc<str>>,
+        attempt: Option<Attempt>,
+        checkpoint: Option<Arc<str>>,
+    ) {
         let position = self.position;
-        let added = 128 + error.as_ref().map_or(0, |text| text.len());
+        let texts = [&error, &checkpoint].into_iter().flatten();
+        let added = 128 + texts.map(|text| text.len()).sum::<usize>();
         let slot = self.slots.at_mut(slot_id);
         let no = slot.no;
-        // The tree has nothing to add for a first attempt.
+        // The tables have nothing to add for a first attempt.
         let is_whole = slot.attempts <= 1;
         let kept = slot.detail.get_or_insert_with(|| {
             let detail = Detail { is_whole, ..Detail::default() };
@@ -192,23 +257,35 @@ impl Shard {
             remember(&mut kept.detail.history, attempt);
         }
         kept.detail.error = error.or(kept.detail.error.take());
+        kept.detail.checkpoint = checkpoint.or(kept.detail.checkpoint.take());
         self.cache(added);
         self.unsettled(no, added);
     }
 
     fn push_image(&mut self, slot_id: SlotId, error: Option<Arc<str>>, attempt: Option<Attempt>) {
+        let image = Image { error, attempts_ended: attempt.into_iter().collect(), ..self.image(slot_id) };
+        self.changes.push(Change::State { no: self.slots.at(slot_id).no, image });
+    }
+
+    fn push_checkpoint(&mut self, slot_id: SlotId, checkpoint: Arc<str>) {
+        let image = Image { checkpoint: Some(checkpoint), ..self.image(slot_id) };
+        self.changes.push(Change::State { no: self.slots.at(slot_id).no, image });
+    }
+
+    /// What memory has of a live task's changing part, adding nothing to its history.
+    fn image(&self, slot_id: SlotId) -> Image {
         let slot = self.slots.at(slot_id);
-        let image = Image {
+        Image {
             updated_at: slot.updated_at,
             attempts: slot.attempts,
             refunds: slot.refunds,
             max_attempts: slot.max_attempts,
             state: slot.state.clone(),
-            error,
-            attempts_ended: attempt.into_iter().collect(),
+            error: None,
+            checkpoint: None,
+            attempts_ended: Vec::new(),
             is_whole: false,
-        };
-        self.changes.push(Change::State { no: slot.no, image });
+        }
     }
 
     pub fn push_queue(&mut self, id: u32) {
@@ -223,6 +300,7 @@ impl Shard {
             .outcome
             .and_then(|outcome| self.end_attempt(slot_id, ended.at, outcome, ended.error.as_deref()));
         self.leave(slot_id);
+        self.release_unique(slot_id, UniqueUntil::Ended);
         let slot = self.slots.at_mut(slot_id);
         slot.state = ended.state;
         slot.updated_at = ended.at;
@@ -246,7 +324,8 @@ impl Shard {
             self.queues.at_mut(queue).dead += 1;
             self.push_queue(queue);
         }
-        let last = Arc::new(Final { sketch, record: ended.record, expires: ended.expires, key });
+        let tenant = self.queues.at(queue).key.tenant.clone();
+        let last = Arc::new(Final { sketch, record: ended.record, expires: ended.expires, key, tenant });
         self.recent.insert(ended.no, Recent::Final { ended: last.clone(), changed: self.position });
         self.changes.push(Change::Final(last.clone()));
         self.ended.push(last);
@@ -268,7 +347,9 @@ impl Shard {
         letter: &Final,
     ) -> Result<(), &'static str> {
         let sketch = &letter.sketch;
-        let body = sketch.detail.body.clone().ok_or("a dead letter without body")?;
+        let body = sketch.detail.body.clone().ok_or("a failed task without body")?;
+        let body = without_expiry(body);
+        let is_dead = sketch.state == State::Dead;
         let key = letter.key.clone();
         let seed = Seed {
             tail: sketch.tail,
@@ -278,12 +359,15 @@ impl Shard {
             state: State::Ready { seq },
             body,
         };
-        let slot_id = self.admit(no, &seed, sketch.detail.clone());
+        let detail = Detail { body: Some(seed.body.clone()), ..sketch.detail.clone() };
+        let slot_id = self.admit(no, &seed, detail);
         let slot = self.slots.at_mut(slot_id);
         (slot.attempts, slot.refunds, slot.updated_at) = (sketch.attempts, refunds, at);
         let queue = slot.queue;
-        self.queues.at_mut(queue).dead -= 1;
-        self.push_queue(queue);
+        if is_dead {
+            self.queues.at_mut(queue).dead -= 1;
+            self.push_queue(queue);
+        }
         self.recent.insert(no, Recent::Gone { changed: self.position });
         let image = Image {
             updated_at: at,
@@ -292,10 +376,11 @@ impl Shard {
             max_attempts,
             state: State::Ready { seq },
             error: sketch.detail.error.clone(),
+            checkpoint: sketch.detail.checkpoint.clone(),
             attempts_ended: sketch.detail.history.clone(),
             is_whole: true,
         };
-        let reopened = Reopened { no, seed, image, expires: letter.expires, key };
+        let reopened = Reopened { no, seed, image, expires: letter.expires, is_dead, key };
         self.changes.push(Change::Reopened(Box::new(reopened)));
         Ok(())
     }
@@ -317,10 +402,20 @@ impl Shard {
     }
 }
 
+/// Whoever gives a task another life does not want it to expire.
+fn without_expiry(body: Arc<Body>) -> Arc<Body> {
+    let Some(options) = body.options.as_deref().filter(|options| options.expires_at.is_some()) else {
+        return body;
+    };
+    let options = TaskOptions { expires_at: None, ..options.clone() }.boxed();
+    Arc::new(Body { options, ..(*body).clone() })
+}
+
 fn extra_of(body: &Body) -> Option<Box<Extra>> {
-    if body.idempotency_key.is_none() && body.webhook.is_none() {
+    if body.idempotency_key.is_none() && body.webhook.is_none() && body.options.is_none() {
         return None;
     }
     let (key, webhook) = (body.idempotency_key.clone(), body.webhook.clone());
-    Some(Box::new(Extra { key, webhook, command: body.command.clone() }))
+    let (command, options) = (body.command.clone(), body.options.clone());
+    Some(Box::new(Extra { key, webhook, command, options, progress: None }))
 }

@@ -1,24 +1,27 @@
 //! Taking in tasks from elsewhere, under the ids they have.
 //!
 //! Every id decodes to a number and random bits, so a foreign id needs no index: its task lies under the
-//! number it decodes to. Numbers that this shard may yet give out are not taken.
+//! number it decodes to or, where that is another's, at the next place that is free. Numbers that this shard may
+//! yet give out are not taken. Who looks for an id looks at as many places as have ever been used.
+//!
+//! An id belongs to a tenant: the same id may be another tenant's as well, and neither hears of the other.
 
-use super::turn::{Reply, Turn};
+use super::produce::Located;
+use super::turn::{Part, Reply, Turn};
 use super::{Recent, Shard};
 use crate::local::change::{Change, Image};
 use crate::local::entry::{Entry, Imported};
-use crate::local::records::{Detail, Final, IMPORTED, IdemKey, Seed, Sketch, idem_key};
-use codeq_queue::store::{Import, Items};
-use codeq_queue::{QueueKey, Refusal, State, Time};
+use crate::local::ids::{OWN_NUMBERS_END, PLACES};
+use crate::local::inbox::Lane;
+use crate::local::records::{Detail, Final, IdemKey, Seed, Sketch, idem_key};
+use codeq_queue::store::{Import, TaskRef};
+use codeq_queue::{Failure, QueueKey, Refusal, State, Time};
 use std::sync::Arc;
 
-/// Numbers below this may be given out one day.
-const GIVEN_OUT: u64 = 1 << 44;
-
-/// A task from elsewhere, with what the tree has under its number and its key.
+/// A task from elsewhere, with what the tables have under its numbers and its key.
 pub struct Arrival {
     pub import: Import,
-    pub last: Option<Arc<Final>>,
+    pub neighbours: Vec<Arc<Final>>,
     pub prior: Option<Arc<Final>>,
 }
 
@@ -30,55 +33,108 @@ impl Arrival {
     }
 }
 
+/// Where a task from elsewhere may lie.
+enum Spot {
+    /// It is here already.
+    Theirs,
+    Free(u32),
+    /// All places are taken.
+    Nowhere,
+}
+
 impl Turn<'_> {
-    /// `None` if the tree must be read again.
-    pub fn import(&mut self, arrivals: Vec<Arrival>, generation: u64, reply: Reply<Option<Items<bool>>>) {
+    /// Takes in the first tasks, as many as fit a turn. The others are to be asked for again, all of them if
+    /// the tables must be read again.
+    pub fn import(
+        &mut self,
+        arrivals: Vec<Arrival>,
+        as_of: u64,
+        reply: Reply<Part<Result<bool, Refusal>, Import>>,
+    ) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_current(generation) {
-            return self.answer(reply, None);
-        }
-        let items = arrivals.into_iter().map(|arrival| self.import_one(arrival)).collect();
-        self.answer(reply, Some(items));
+        let may_act = self.is_current(as_of) && !self.must_wait(Lane::Create);
+        let (done, rest) = match may_act {
+            true => self.each(arrivals, |turn, arrival| turn.import_one(arrival)),
+            false => (Vec::new(), arrivals),
+        };
+        let rest = rest.into_iter().map(|arrival| arrival.import).collect();
+        self.answer(reply, Part { done, rest });
     }
 
     fn import_one(&mut self, arrival: Arrival) -> Result<bool, Refusal> {
         let task = &arrival.import.task;
-        let (no, tail) = self.shard.ids.decode(&task.id);
-        if let Some(holder) = self.holder_of(no, arrival.last.as_deref()) {
-            return if holder == tail { Ok(false) } else { Err(Refusal::IdNotKept) };
-        }
-        let queue = QueueKey::new(&task.body.tenant, &task.body.command);
-        let next = self.shard.counters.next_no;
-        let is_mine = queue.shard(self.shard.shards) == self.shard.index;
-        if !is_mine || no == 0 || (next..GIVEN_OUT).contains(&no) {
-            return Err(Refusal::IdNotKept);
-        }
+        let place = match self.place_for(&arrival) {
+            Spot::Theirs => return Ok(false),
+            Spot::Free(place) => place,
+            Spot::Nowhere => return Err(Refusal::IdNotKept),
+        };
+        let (no, tail) = self.shard.ids.at(&task.id, place);
+        let is_stray = task.id.shard(self.shard.shards) != self.shard.index;
         let key = arrival.key();
         let has_namesake = key.as_ref().is_some_and(|key| self.shard.keys.get(key).is_some())
             || arrival.prior.as_ref().is_some_and(|prior| self.is_still(prior));
         if has_namesake {
             return Err(Refusal::IdempotencyKeyTaken);
         }
-        if !self.shard.has_imports && no >= next {
-            self.log(Entry::Record { key: vec![IMPORTED], value: Some(Vec::new()) });
+        if (is_stray || no >= self.shard.counters.next_no)
+            && let Some((key, value)) = self.shard.imports.record(place, is_stray)
+        {
+            self.log(Entry::Record { key, value: Some(value) });
         }
         let imported = self.arrived(no, tail, arrival.import);
-        self.log(Entry::Imported(Box::new(imported)));
+        self.try_log(Entry::Imported(Box::new(imported)))?;
         Ok(true)
     }
 
-    /// The random bits of the task that has this number.
-    fn holder_of(&self, no: u64, last: Option<&Final>) -> Option<u64> {
-        if let Some(slot_id) = self.shard.slots.find(no) {
-            return Some(self.shard.slots.at(slot_id).tail);
-        }
-        match self.shard.recent.get(&no) {
-            Some(Recent::Final { ended, .. }) => {
-                Some(ended.sketch.tail).filter(|_| ended.is_visible(self.now))
+    /// Where a task from elsewhere is, or may lie.
+    fn place_for(&self, arrival: &Arrival) -> Spot {
+        let task = &arrival.import.task;
+        let next = self.shard.counters.next_no;
+        let mut free = None;
+        for place in 0..PLACES {
+            if free.is_some() && !self.shard.imports.places().contains(&place) {
+                break;
             }
-            Some(Recent::Gone { .. }) => None,
-            None => last.filter(|last| last.is_visible(self.now)).map(|last| last.sketch.tail),
+            let (no, tail) = self.shard.ids.at(&task.id, place);
+            let is_own = no < OWN_NUMBERS_END && (place > 0 || no == 0 || no >= next);
+            match self.holder_of(no, &arrival.neighbours) {
+                Some((holder, tenant)) if holder == tail && tenant == task.body.tenant => {
+                    return Spot::Theirs;
+                }
+                None if free.is_none() && !is_own => free = Some(place),
+                _ => {}
+            }
         }
+        free.map_or(Spot::Nowhere, Spot::Free)
+    }
+
+    /// The tail and the tenant of the task that has this number.
+    fn holder_of(&self, no: u64, neighbours: &[Arc<Final>]) -> Option<(u64, Arc<str>)> {
+        if let Some(slot_id) = self.shard.slots.find(no) {
+            let slot = self.shard.slots.at(slot_id);
+            return Some((slot.tail, self.shard.queues.at(slot.queue).key.tenant.clone()));
+        }
+        let last = match self.shard.recent.get(&no) {
+            Some(Recent::Final { ended, .. }) => Some(ended),
+            Some(Recent::Gone { .. }) => None,
+            None => neighbours.iter().find(|last| last.sketch.no == no),
+        };
+        let there = last.filter(|last| last.is_visible(self.aged));
+        there.map(|last| (last.sketch.tail, last.tenant.clone()))
+    }
+
+    /// Which of these tasks are here.
+    pub fn holds(&mut self, tasks: Vec<TaskRef>, reply: Reply<Vec<bool>>) {
+        let now = self.aged;
+        let located: Vec<Located> = tasks.iter().map(|task| self.locate(&task.tenant, &task.id)).collect();
+        let needs_tables = located.iter().any(Located::needs_tables);
+        self.answer_from(reply, needs_tables, move |library| {
+            let held = located.into_iter().map(|located| match located {
+                Located::Live(_) => Ok(true),
+                located => Ok(located.last(library, now)?.is_some()),
+            });
+            held.collect::<Result<_, Failure>>()
+        });
     }
 
     /// The task as it will be here: who ran it elsewhere does not run it here.
@@ -89,11 +145,8 @@ impl Turn<'_> {
             State::Ready { .. } | State::Running(_) => State::Ready { seq: self.next_seq() },
             other => other,
         };
-        let expires = match state {
-            State::Dead => rules.dead_retention.map_or(Time::MAX, |kept| self.now.plus(kept)),
-            _ => self.now.plus(rules.retention),
-        };
-        let detail = Detail { body: Some(task.body), error: task.error, history: Vec::new(), is_whole: true };
+        let expires = rules.kept(&state).map_or(Time::MAX, |kept| self.now.plus(kept));
+        let detail = Detail { body: Some(task.body), error: task.error, is_whole: true, ..Detail::default() };
         let sketch = Sketch {
             no,
             tail,
@@ -104,6 +157,7 @@ impl Turn<'_> {
             max_attempts: task.max_attempts,
             created_at: task.created_at,
             updated_at: task.updated_at,
+            progress: None,
             detail,
         };
         Imported { at: self.now, sketch, end: record.map(|record| (Arc::new(record), expires)) }
@@ -141,6 +195,7 @@ impl Shard {
             max_attempts: sketch.max_attempts,
             state: sketch.state,
             error: sketch.detail.error,
+            checkpoint: sketch.detail.checkpoint,
             attempts_ended: Vec::new(),
             is_whole: true,
         };
@@ -165,7 +220,8 @@ impl Shard {
             self.push_queue(queue);
         }
         self.unsettled(no, 256 + body.bytes() + record.result.as_ref().map_or(0, |text| text.len()));
-        let last = Arc::new(Final { sketch, record, expires, key });
+        let tenant = body.tenant.clone();
+        let last = Arc::new(Final { sketch, record, expires, key, tenant });
         self.recent.insert(no, Recent::Final { ended: last.clone(), changed: self.position });
         self.changes.push(Change::Final(last));
     }

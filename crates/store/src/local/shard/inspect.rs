@@ -2,14 +2,18 @@
 
 use super::turn::{Reply, Turn};
 use super::{Shard, produce::Located};
+use crate::local::audit;
 use crate::local::entry::Entry;
 use crate::local::operations;
 use crate::local::slots::SlotId;
+use codeq_queue::audit::KEPT;
 use codeq_queue::store::{OutboxCounts, Position, TaskRef};
-use codeq_queue::{Operation, State};
+use codeq_queue::{AuditEntry, AuditPage, Audited, Operation, State, Time};
 
 /// Tasks counted from either end of a list to find a position; the middle of a longer one is not searched.
 const COUNTED: u64 = 10_000;
+/// Audit records that are forgotten with one that comes.
+const FORGOTTEN_AT_ONCE: usize = 16;
 
 impl Shard {
     fn position_of(&self, slot_id: SlotId) -> Option<Position> {
@@ -67,6 +71,31 @@ impl Turn<'_> {
         let mut all: Vec<Operation> = self.shard.operations.values().cloned().collect();
         all.sort_by_key(|operation| (operation.created_at, operation.id));
         self.answer(reply, all);
+    }
+
+    pub fn put_audit(&mut self, entry: &AuditEntry, reply: Reply<()>) {
+        let Some(reply) = self.may_write(reply) else { return };
+        self.log(Entry::Record { key: audit::key(entry.place()), value: Some(audit::write(entry)) });
+        let over = entry.at.millis().saturating_sub(self.shard.rules.audit_retention.as_millis() as i64);
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some(first) = self.shard.audit.keys().next().copied() else { break };
+            if first.0.millis() >= over && self.shard.audit.len() <= KEPT {
+                break;
+            }
+            self.log(Entry::Record { key: audit::key(first), value: None });
+        }
+        self.answer(reply, ());
+    }
+
+    pub fn audit(&mut self, page: &AuditPage, reply: Reply<Audited>) {
+        let over = self.now.millis().saturating_sub(self.shard.rules.audit_retention.as_millis() as i64);
+        let from = (Time::from_millis(over), 0);
+        let to = page.cursor.unwrap_or((Time::MAX, u64::MAX));
+        let found = match from < to {
+            true => page.take(self.shard.audit.range(from..to).rev().map(|(_, entry)| entry)),
+            false => Audited::default(),
+        };
+        self.answer(reply, found);
     }
 
     pub fn remove_operation(&mut self, id: u128, reply: Reply<()>) {

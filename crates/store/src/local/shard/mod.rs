@@ -14,9 +14,13 @@ mod operate;
 mod outbox;
 mod produce;
 mod queues;
+mod schedules;
 mod settle;
+mod subscriptions;
+mod ticking;
 mod timers;
 mod turn;
+mod unique;
 mod waiting;
 mod witness;
 mod work;
@@ -26,32 +30,36 @@ pub use operate::Named;
 pub use outbox::Outbox;
 pub use produce::KeyedTask;
 pub use queues::{Queue, Queues};
+pub use schedules::Schedules;
 pub use settle::Limits;
-pub use turn::{Group, Links, Reply, Turn};
+pub use subscriptions::Subscriptions;
+pub use turn::{Group, Links, Part, Reply, Room, Turn};
+pub use unique::UniqueKeys;
 pub use waiting::{Ticket, Waiting};
 
 use super::change::Change;
 use super::ids::IdKey;
+use super::imports::Imports;
 use super::parted::Parted;
 use super::records::{Counters, Final, IdemKey};
 use super::slots::{SlotId, Slots};
+use super::tables::Version;
 use crate::rules::Rules;
-use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{Operation, State, Time};
+use codeq_queue::{AuditEntry, Operation, State, Time};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
-/// A task that ended, not yet (or no longer) as the tree has it.
+/// A task that ended, not yet (or no longer) as the tables have it.
 pub enum Recent {
     Final {
         ended: Arc<Final>,
         changed: u64,
     },
-    /// Whatever the tree has under this number is obsolete.
+    /// Whatever the tables have under this number is obsolete.
     Gone {
         changed: u64,
     },
@@ -68,16 +76,22 @@ pub struct Shard {
     pub queues: Queues,
     pub delayed: BTreeSet<(Time, u64)>,
     pub leases: BTreeSet<(Time, u64)>,
-    /// Idempotency keys of live tasks and of those in `recent`; older ones are in the tree.
+    /// Tasks that fail at this time unless someone has claimed them.
+    pub expiries: BTreeSet<(Time, u64)>,
+    pub unique: UniqueKeys,
+    /// Idempotency keys of live tasks and of those in `recent`; older ones are in the tables.
     pub keys: Parted<IdemKey, u64>,
     pub recent: Parted<u64, Recent>,
     pub outbox: Outbox,
     pub topics: BTreeMap<(Arc<str>, Box<str>), Topic>,
-    /// With the order of their making.
-    pub subscriptions: BTreeMap<u128, (u64, Subscription)>,
+    pub subscriptions: Subscriptions,
     pub operations: BTreeMap<u128, Operation>,
-    /// Numbers that this shard did not give out may be in the tree.
-    pub has_imports: bool,
+    pub schedules: Schedules,
+    /// When the shard began to watch the time: ticks before that were seen by nobody.
+    pub open_since: Time,
+    /// What operators did, by time.
+    pub audit: BTreeMap<(Time, u64), AuditEntry>,
+    pub imports: Arc<Imports>,
     pub waiting: Waiting,
     /// The position that the open group will get.
     pub position: u64,
@@ -87,13 +101,12 @@ pub struct Shard {
     pub ended: Vec<Arc<Final>>,
     /// Queues that gained ready tasks in this turn; their waiters are to be served.
     pub fed: Vec<u32>,
-    /// Queues whose heads are being read from the tree.
+    /// Queues whose heads are being read from the tables.
     pub loading: HashSet<u32>,
     settling: VecDeque<settle::Unsettled>,
     retired: u64,
-    /// Raised before anything leaves memory for the tree; lets a reader of the tree know that it must look
-    /// again.
-    pub generation: Arc<AtomicU64>,
+    /// Tables that have everything which has left memory.
+    pub version: Arc<Version>,
     pub unsettled_bytes: Arc<AtomicUsize>,
     cached_bytes: usize,
     random: SmallRng,
@@ -107,18 +120,23 @@ impl Shard {
             shards,
             rules,
             limits,
-            counters: Counters { next_no: 1, next_seq: 1, last: Time::ZERO },
+            counters: Counters::new(),
             slots: Slots::new(),
             queues: Queues::default(),
             delayed: BTreeSet::new(),
             leases: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            unique: UniqueKeys::default(),
             keys: Parted::new(),
             recent: Parted::new(),
             outbox: Outbox::default(),
             topics: BTreeMap::new(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             operations: BTreeMap::new(),
-            has_imports: false,
+            schedules: Schedules::default(),
+            open_since: Time::ZERO,
+            audit: BTreeMap::new(),
+            imports: Arc::default(),
             waiting: Waiting::default(),
             position: 1,
             changes: Vec::new(),
@@ -127,24 +145,29 @@ impl Shard {
             loading: HashSet::new(),
             settling: VecDeque::new(),
             retired: 0,
-            generation: Arc::new(AtomicU64::new(0)),
+            version: Arc::default(),
             unsettled_bytes: Arc::new(AtomicUsize::new(0)),
             cached_bytes: 0,
             random: SmallRng::seed_from_u64(seed),
         }
     }
 
-    /// The next instant at which something is due.
+    /// The next instant at which something of a task is due.
     pub fn next_due(&self) -> Option<Time> {
         let delayed = self.delayed.first().map(|(at, _)| *at);
         let lease = self.leases.first().map(|(at, _)| *at);
-        [delayed, lease, self.waiting.next_deadline()].into_iter().flatten().min()
+        let expiry = self.expiries.first().map(|(at, _)| *at);
+        let others = [expiry, self.unique.next_end(), self.schedules.next_due()];
+        [delayed, lease].into_iter().chain(others).flatten().min()
     }
 
     /// Takes a live task out of the index that its state names.
     fn leave(&mut self, slot_id: SlotId) {
         let slot = self.slots.at(slot_id);
         let (no, queue) = (slot.no, slot.queue);
+        if let Some(at) = slot.expires_at() {
+            self.expiries.remove(&(at, no));
+        }
         match &slot.state {
             State::Ready { .. } => {
                 let priority = usize::from(slot.priority);
@@ -157,7 +180,7 @@ impl Shard {
                 self.queues.at_mut(queue).delayed -= 1;
             }
             State::Running(lease) => {
-                self.leases.remove(&(lease.until, no));
+                self.leases.remove(&(lease.acts_at(), no));
                 self.queues.at_mut(queue).running -= 1;
             }
             State::Completed | State::Failed | State::Cancelled | State::Dead => {
@@ -170,6 +193,9 @@ impl Shard {
     fn enter(&mut self, slot_id: SlotId) {
         let slot = self.slots.at(slot_id);
         let (no, queue) = (slot.no, slot.queue);
+        if let Some(at) = slot.expires_at() {
+            self.expiries.insert((at, no));
+        }
         match &slot.state {
             State::Ready { seq } => {
                 self.counters.next_seq = self.counters.next_seq.max(seq + 1);
@@ -184,7 +210,7 @@ impl Shard {
                 self.queues.at_mut(queue).delayed += 1;
             }
             State::Running(lease) => {
-                self.leases.insert((lease.until, no));
+                self.leases.insert((lease.acts_at(), no));
                 self.queues.at_mut(queue).running += 1;
             }
             State::Completed | State::Failed | State::Cancelled | State::Dead => {

@@ -1,114 +1,139 @@
 //! The operator's verbs, topics, subscriptions and the outbox.
 
 use super::produce::Located;
-use super::turn::{Reply, Turn};
+use super::turn::{Part, Reply, Turn};
 use super::{Recent, Shard};
+use crate::local::audit;
 use crate::local::catalogue::{self, subscription_key, topic_key};
 use crate::local::entry::Entry;
+use crate::local::library::{PlaceBits, place_bit};
 use crate::local::operations;
 use crate::local::records::{self, Final};
+use crate::local::slots::SlotId;
 use codeq_queue::delivery::DeliveryReport;
-use codeq_queue::store::{Items, TaskRef};
-use codeq_queue::subscription::{NewSubscription, Subscription, ttl};
-use codeq_queue::task::CANCELLED;
+use codeq_queue::store::{Cancel, Items, TaskRef};
+use codeq_queue::subscription::{NewSubscription, Subscription, check_count, ttl};
+use codeq_queue::task::cancelled_text;
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{
-    AttemptOutcome, Delivery, DeliveryState, FailureReason, QueueKey, QueueStats, Refusal, State, Task, Time,
-    limits,
+    AttemptOutcome, CancelRequest, Delivery, DeliveryState, Failure, FailureReason, QueueKey, QueueStats,
+    Refusal, State, Task, Time, limits,
 };
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Failed callbacks dropped per round.
 const FORGOTTEN_AT_ONCE: usize = 10_000;
 
-/// A task an operator names, with what the tree has of it.
+/// A task an operator names, with what the tables have of it.
 pub struct Named {
     pub task: TaskRef,
     pub last: Option<Arc<Final>>,
 }
 
+impl Named {
+    /// What the tables have of it, if it lies at one of these places.
+    fn at(&self, places: PlaceBits) -> Result<Arc<Final>, Refusal> {
+        let there = self.last.as_ref().filter(|last| place_bit(last.sketch.tail) & places != 0);
+        there.cloned().ok_or(Refusal::NotFound)
+    }
+}
+
 impl Turn<'_> {
-    pub fn cancel(&mut self, tasks: Vec<TaskRef>, reply: Reply<Items<Task>>) {
+    pub fn cancel(&mut self, cancels: Vec<Cancel>, reply: Reply<Part<Result<Task, Refusal>, Cancel>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let now = self.now;
-        let items: Vec<Result<Arc<Final>, Located>> =
-            tasks.iter().map(|task| self.cancel_one(task)).collect();
-        let needs_tree = items.iter().any(|item| match item {
-            Ok(last) => !last.sketch.detail.is_complete(),
-            Err(located) => located.needs_tree(),
+        let now = self.aged;
+        let (items, rest) = self.each(cancels, |turn, cancel| turn.cancel_one(cancel));
+        let needs_tables = items.iter().any(|item| match item {
+            Ok(sketch) => !sketch.detail.is_complete(),
+            Err(located) => located.needs_tables(),
         });
-        self.answer_from(reply, needs_tree, move |library| {
+        self.answer_from(reply, needs_tables, move |library| {
             let answers = items.into_iter().map(|item| match item {
-                Ok(last) => Ok(Ok(library.task(last.sketch.clone())?)),
-                Err(located) => Ok(Err(match located.last(library, now)? {
-                    Some(_) => Refusal::AlreadyTerminal,
-                    None => Refusal::NotFound,
-                })),
+                Ok(sketch) => Ok(Ok(library.task(sketch)?)),
+                Err(located) => match located.last(library, now)? {
+                    Some(last) if last.sketch.state == State::Cancelled => {
+                        Ok(Ok(library.task(last.sketch.clone())?))
+                    }
+                    Some(_) => Ok(Err(Refusal::AlreadyTerminal)),
+                    None => Ok(Err(Refusal::NotFound)),
+                },
             });
-            answers.collect()
+            Ok(Part { done: answers.collect::<Result<_, Failure>>()?, rest })
         });
     }
 
-    fn cancel_one(&mut self, task: &TaskRef) -> Result<Arc<Final>, Located> {
-        let slot_id = match self.locate(&task.tenant, &task.id) {
+    fn cancel_one(&mut self, cancel: Cancel) -> Result<records::Sketch, Located> {
+        let slot_id = match self.locate(&cancel.task.tenant, &cancel.task.id) {
             Located::Live(slot_id) => slot_id,
             located => return Err(located),
         };
         let slot = self.shard.slots.at(slot_id);
+        if let Some(lease) = slot.state.lease().filter(|_| !cancel.grace.is_zero()) {
+            let asked = CancelRequest { deadline: self.now.plus(cancel.grace), reason: cancel.reason };
+            let asked = Arc::new(asked.after(lease.cancel.as_deref()));
+            if lease.cancel.as_deref() != Some(&*asked) {
+                self.log(Entry::CancelAsked { no: slot.no, at: self.now, cancel: asked });
+            }
+            return Ok(self.shard.slots.at(slot_id).sketch());
+        }
+        Ok(self.end_cancelled(slot_id, cancel.reason.as_deref()).sketch.clone())
+    }
+
+    /// Ends a live task as cancelled.
+    pub fn end_cancelled(&mut self, slot_id: SlotId, reason: Option<&str>) -> Arc<Final> {
+        let slot = self.shard.slots.at(slot_id);
         let (no, outcome) = (slot.no, slot.state.lease().map(|_| AttemptOutcome::Cancelled));
-        let error: Arc<str> = CANCELLED.into();
+        let error = cancelled_text(reason);
         let record = self.failure(&error, FailureReason::Cancelled);
-        self.finish(slot_id, State::Cancelled, outcome, Some(error), record);
+        self.end(slot_id, State::Cancelled, outcome, Some(error), record);
         match self.shard.recent.get(&no) {
-            Some(Recent::Final { ended, .. }) => Ok(ended.clone()),
+            Some(Recent::Final { ended, .. }) => ended.clone(),
             _ => unreachable!("a task that ended just now is recent"),
         }
     }
 
-    /// The record of a named task as it is now: from memory if it has one, else what the tree had.
+    /// The record of a named task as it is now: from memory if it has one, else what the tables had.
     fn current(&self, named: &Named) -> Result<Arc<Final>, Refusal> {
         match self.locate(&named.task.tenant, &named.task.id) {
             Located::Live(_) => Err(Refusal::NotDead),
             Located::Nowhere => Err(Refusal::NotFound),
-            Located::Recent { ended, .. } if ended.sketch.detail.is_complete() => {
-                let body = ended.sketch.detail.body.as_ref();
-                let (_, tail) = self.shard.ids.decode(&named.task.id);
-                let is_it = ended.sketch.tail == tail && body.is_some_and(|b| b.tenant == named.task.tenant);
-                is_it.then_some(ended).ok_or(Refusal::NotFound)
-            }
-            // The caller has completed it from the tree.
-            Located::Recent { .. } | Located::Tree { .. } => named.last.clone().ok_or(Refusal::NotFound),
+            Located::Recent { ended, .. } if ended.sketch.detail.is_complete() => Ok(ended),
+            // The caller has completed it from the tables.
+            Located::Recent { ended, .. } => named.at(place_bit(ended.sketch.tail)),
+            Located::Tables { places, .. } => named.at(places),
         }
     }
 
-    /// Whether what was read from the tree at `generation` is all that is to be known of these tasks.
-    fn is_all(&self, named: &[Named], generation: u64) -> bool {
+    /// Whether what was read from the tables at `as_of` is all that is to be known of these tasks.
+    fn is_all(&self, named: &[Named], as_of: u64) -> bool {
         let is_known = |named: &Named| match self.locate(&named.task.tenant, &named.task.id) {
-            // It ended after the tree was read, and memory has only a part of it.
+            // What is over may never have reached the tables.
+            Located::Recent { ended, .. } if !ended.is_visible(self.now) => true,
+            // It ended after the tables were read, and memory has only a part of it.
             Located::Recent { ended, .. } if !ended.sketch.detail.is_complete() => {
                 let read = named.last.as_ref().map(|last| last.sketch.updated_at);
                 read == Some(ended.sketch.updated_at)
             }
             _ => true,
         };
-        self.is_current(generation) && named.iter().all(is_known)
+        self.is_current(as_of) && named.iter().all(is_known)
     }
 
-    /// Gives dead letters another life. `None` if the tree must be read again.
+    /// Gives tasks that have failed another life: the first ones, as many as fit a turn. `None` if the tables must be read
+    /// again.
     pub fn requeue(
         &mut self,
         named: Vec<Named>,
-        generation: u64,
+        as_of: u64,
         max_attempts: Option<u32>,
         reply: Reply<Option<Items<Task>>>,
     ) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_all(&named, generation) {
+        if !self.is_all(&named, as_of) {
             return self.answer(reply, None);
         }
-        let items: Vec<_> = named.iter().map(|named| self.requeue_one(named, max_attempts)).collect();
+        let (items, _) = self.each(named, |turn, named| turn.requeue_one(&named, max_attempts));
         self.answer_from(reply, false, move |library| {
             let tasks = items.into_iter().map(|item| match item {
                 Ok(sketch) => library.task(sketch).map(Ok),
@@ -120,7 +145,10 @@ impl Turn<'_> {
 
     fn requeue_one(&mut self, named: &Named, max_attempts: Option<u32>) -> Result<records::Sketch, Refusal> {
         let letter = self.current(named)?;
-        if letter.sketch.state != State::Dead {
+        if !letter.is_visible(self.aged) {
+            return Err(Refusal::NotFound);
+        }
+        if !letter.sketch.state.has_failed() {
             return Err(Refusal::NotDead);
         }
         let no = letter.sketch.no;
@@ -132,26 +160,25 @@ impl Turn<'_> {
             max_attempts: max_attempts.unwrap_or(letter.sketch.max_attempts),
             letter: Some(letter),
         };
-        self.log(entry);
+        self.try_log(entry)?;
         let slot_id = self.shard.slots.find(no).expect("a reopened task is live");
         Ok(self.shard.slots.at(slot_id).sketch())
     }
 
-    /// Removes dead letters. `None` if the tree must be read again.
-    pub fn remove(&mut self, named: Vec<Named>, generation: u64, reply: Reply<Option<Items<()>>>) {
+    /// Removes dead letters: the first ones, as many as fit a turn. `None` if the tables must be read again.
+    pub fn remove(&mut self, named: Vec<Named>, as_of: u64, reply: Reply<Option<Items<()>>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_all(&named, generation) {
+        if !self.is_all(&named, as_of) {
             return self.answer(reply, None);
         }
-        let items = named.iter().map(|named| {
-            let letter = self.current(named)?;
+        let (items, _) = self.each(named, |turn, named| {
+            let letter = turn.current(&named)?;
             if letter.sketch.state != State::Dead {
                 return Err(Refusal::NotDead);
             }
-            self.remove_final(&letter);
+            turn.remove_final(&letter);
             Ok(())
         });
-        let items = items.collect();
         self.answer(reply, Some(items));
     }
 
@@ -163,26 +190,26 @@ impl Turn<'_> {
         self.log(Entry::Removed { no, at: self.now, expires, dead_in, key });
     }
 
-    /// Whether what was read from the tree at `generation` is what the tree has now.
-    pub fn is_current(&self, generation: u64) -> bool {
-        generation == self.shard.generation.load(Ordering::Relaxed)
+    /// Whether what was read from the tables at `as_of` still counts, beside what memory has.
+    pub fn is_current(&self, as_of: u64) -> bool {
+        self.shard.is_current(as_of)
     }
 
-    /// Removes records read from the tree that still stand; how many, or `None` if the tree must be read
-    /// again.
-    pub fn remove_all(&mut self, lasts: Vec<Arc<Final>>, generation: u64, reply: Reply<Option<u64>>) {
+    /// Removes records read from the tables that still stand; tells which of the first ones did. The others
+    /// are to be asked for again, all of them if the tables must be read again.
+    pub fn remove_all(&mut self, lasts: Vec<Arc<Final>>, as_of: u64, reply: Reply<Part<bool, Arc<Final>>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_current(generation) {
-            return self.answer(reply, None);
+        if !self.is_current(as_of) {
+            return self.answer(reply, Part { done: Vec::new(), rest: lasts });
         }
-        let mut removed = 0;
-        for last in lasts {
-            if self.is_still(&last) {
-                self.remove_final(&last);
-                removed += 1;
+        let (done, rest) = self.each(lasts, |turn, last| {
+            let is_still = turn.is_still(&last);
+            if is_still {
+                turn.remove_final(&last);
             }
-        }
-        self.answer(reply, Some(removed));
+            is_still
+        });
+        self.answer(reply, Part { done, rest });
     }
 
     pub fn pause(&mut self, queue: &QueueKey, is_paused: bool, reply: Reply<QueueStats>) {
@@ -202,6 +229,20 @@ impl Turn<'_> {
     pub fn queue(&mut self, queue: &QueueKey, reply: Reply<QueueStats>) {
         let stats = self.shard.stats_of(queue);
         self.answer(reply, stats);
+    }
+
+    /// Not before everything that was due by now has happened, unless it was too much for one turn.
+    pub fn next_due(&mut self, reply: Reply<Option<Time>>) {
+        let due = self.shard.next_due();
+        self.answer(reply, due);
+    }
+
+    pub fn ready_commands(&mut self, tenant: &Arc<str>, reply: Reply<Vec<Arc<str>>>) {
+        let queues = &self.shard.queues;
+        let ready = queues.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.ready);
+        let ready = ready.map(|id| queues.at(*id)).filter(|queue| queue.head().is_some());
+        let commands = ready.map(|queue| queue.key.command.clone()).collect();
+        self.answer(reply, commands);
     }
 
     pub fn queues(&mut self, tenant: Option<&Arc<str>>, reply: Reply<Vec<QueueStats>>) {
@@ -245,7 +286,11 @@ impl Turn<'_> {
         let Some(reply) = self.may_write(reply) else { return };
         let bits = (u128::from(self.draw()) << 64) | u128::from(self.draw());
         let id = u128::from_be_bytes(*codeq_queue::TaskId::from_bits(bits).as_bytes());
-        let accepted = new.accept(id, self.now);
+        let tenant = new.tenant.clone();
+        let accepted = new.accept(id, self.now).and_then(|accepted| {
+            check_count(self.shard.subscriptions.living(&tenant, self.now))?;
+            Ok(accepted)
+        });
         if let Ok(subscription) = &accepted {
             self.put_subscription(self.next_seq(), subscription);
         }
@@ -265,7 +310,7 @@ impl Turn<'_> {
         reply: Reply<Result<Subscription, Refusal>>,
     ) {
         let Some(reply) = self.may_write(reply) else { return };
-        let known = self.shard.subscriptions.get(&id);
+        let known = self.shard.subscriptions.get(id);
         let living = known.filter(|(_, s)| s.tenant == *tenant && s.expires_at > self.now);
         let Some((order, current)) = living else {
             return self.answer(reply, Err(Refusal::SubscriptionNotFound));
@@ -277,7 +322,7 @@ impl Turn<'_> {
     }
 
     pub fn subscriptions(&mut self, reply: Reply<Vec<Subscription>>) {
-        let living = self.shard.subscriptions.values().filter(|(_, s)| s.expires_at > self.now);
+        let living = self.shard.subscriptions.iter().filter(|(_, s)| s.expires_at > self.now);
         let mut living: Vec<&(u64, Subscription)> = living.collect();
         living.sort_by_key(|(order, _)| *order);
         let living = living.into_iter().map(|(_, subscription)| subscription.clone()).collect();
@@ -286,27 +331,28 @@ impl Turn<'_> {
 
     pub fn expire_subscriptions(&mut self, reply: Reply<u64>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let over = self.shard.subscriptions.values().filter(|(_, s)| s.expires_at <= self.now);
+        let over = self.shard.subscriptions.iter().filter(|(_, s)| s.expires_at <= self.now);
         let over: Vec<u128> = over.map(|(_, s)| s.id).collect();
-        for id in &over {
-            self.log(Entry::Record { key: subscription_key(*id), value: None });
-        }
-        self.answer(reply, over.len() as u64);
+        // The others go the next time.
+        let (gone, _) = self.each(over, |turn, id| {
+            turn.log(Entry::Record { key: subscription_key(id), value: None });
+        });
+        self.answer(reply, gone.len() as u64);
     }
 
     pub fn take_deliveries(&mut self, limit: usize, hold: Duration, reply: Reply<Vec<Delivery>>) {
         let Some(reply) = self.may_write(reply) else { return };
         let due = self.shard.outbox.due(self.now, limit);
-        for delivery in &due {
-            let state = DeliveryState::Pending { due: self.now.plus(hold) };
+        let (taken, _) = self.each(due, |turn, delivery| {
+            let state = DeliveryState::Pending { due: turn.now.plus(hold) };
             let (id, attempts) = (delivery.id, delivery.attempts);
-            self.log(Entry::DeliveryMoved { id, state, attempts, error: None });
-        }
-        let due = due.iter().map(|delivery| (**delivery).clone()).collect();
-        self.answer(reply, due);
+            turn.log(Entry::DeliveryMoved { id, state, attempts, error: None });
+            (*delivery).clone()
+        });
+        self.answer(reply, taken);
     }
 
-    /// `None` if this shard does not know the callback.
+    /// Refuses a callback that this shard does not know.
     pub fn report_delivery(&mut self, id: u128, report: DeliveryReport, reply: Reply<Result<(), Refusal>>) {
         let Some(reply) = self.may_write(reply) else { return };
         let Some(delivery) = self.shard.outbox.get(id).cloned() else {
@@ -366,9 +412,8 @@ impl Turn<'_> {
         }
         let kept = i64::try_from(limits::FAILED_DELIVERY_KEPT.as_millis()).unwrap_or(i64::MAX);
         let before = Time::from_millis(self.now.millis().saturating_sub(kept));
-        for id in self.shard.outbox.failed_before(before, FORGOTTEN_AT_ONCE) {
-            self.log(Entry::DeliveryDone { id });
-        }
+        let over = self.shard.outbox.failed_before(before, FORGOTTEN_AT_ONCE);
+        self.each(over, |turn, id| turn.log(Entry::DeliveryDone { id }));
     }
 }
 
@@ -413,12 +458,12 @@ impl Shard {
                 let (order, subscription) =
                     catalogue::read_subscription(value).map_err(|_| "a subscription that cannot be read")?;
                 self.counters.next_seq = self.counters.next_seq.max(order + 1);
-                self.subscriptions.insert(subscription.id, (order, subscription));
+                self.subscriptions.insert(order, subscription);
             }
             (Some(records::SUBSCRIPTION), None) => {
                 let id =
                     key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("a subscription without id")?;
-                self.subscriptions.remove(&u128::from_be_bytes(id));
+                self.subscriptions.remove(u128::from_be_bytes(id));
             }
             (Some(records::OPERATION), Some(value)) => {
                 let operation = operations::read(value).map_err(|_| "an operation that cannot be read")?;
@@ -428,7 +473,18 @@ impl Shard {
                 let id = key.get(1..17).and_then(|id| id.try_into().ok()).ok_or("an operation without id")?;
                 self.operations.remove(&u128::from_be_bytes(id));
             }
-            (Some(records::IMPORTED), _) => self.has_imports = true,
+            (Some(records::SCHEDULE | records::SCHEDULE_PROGRESS | records::SCHEDULE_PLACE), _) => {
+                self.apply_schedule(key, value)?;
+            }
+            (Some(records::UNIQUE), value) => self.apply_unique(key, value)?,
+            (Some(records::AUDIT), Some(value)) => {
+                let entry = audit::read(value).map_err(|_| "an audit record that cannot be read")?;
+                self.audit.insert(entry.place(), entry);
+            }
+            (Some(records::AUDIT), None) => {
+                self.audit.remove(&audit::read_key(key).ok_or("an audit record without time")?);
+            }
+            (Some(records::IMPORTED), value) => self.imports.apply(value.unwrap_or_default()),
             _ => return Err("a record of an unknown kind"),
         }
         Ok(())

@@ -1,16 +1,18 @@
 //! The producer's verbs: create, get, result.
 
-use super::turn::{Reply, Turn};
+use super::turn::{Part, Reply, TooLarge, Turn};
 use super::{Recent, Shard};
 use crate::local::entry::Entry;
-use crate::local::library::Library;
-use crate::local::records::{Final, IdemKey, Sketch};
+use crate::local::inbox::Lane;
+use crate::local::library::{Library, PlaceBits};
+use crate::local::records::{Final, IdemKey, Sketch, idem_key};
 use crate::local::slots::SlotId;
-use codeq_queue::store::{Created, Items, ResultLookup, TaskRef, Wait};
-use codeq_queue::{Failure, NewTask, State, Task, TaskId};
+use crate::local::tables::Version;
+use codeq_queue::store::{Created, ResultLookup, TaskRef, Wait};
+use codeq_queue::{Body, Failure, NewTask, OnConflict, QueueKey, Refusal, State, Task, TaskId};
 use std::sync::Arc;
 
-/// A task to create, with what the tree had under its idempotency key.
+/// A task to create, with what the tables had under its idempotency key.
 pub struct KeyedTask {
     pub task: NewTask,
     pub key: Option<IdemKey>,
@@ -28,19 +30,21 @@ pub enum Located {
     },
     /// Known to be gone, or never this store's.
     Nowhere,
-    /// In the tree or nowhere.
-    Tree {
+    /// In these tables or nowhere.
+    Tables {
         tenant: Arc<str>,
         id: TaskId,
+        places: PlaceBits,
+        version: Arc<Version>,
     },
 }
 
 impl Located {
-    pub fn needs_tree(&self) -> bool {
+    pub fn needs_tables(&self) -> bool {
         match self {
             Located::Live(_) | Located::Nowhere => false,
             Located::Recent { ended, .. } => !ended.sketch.detail.is_complete(),
-            Located::Tree { .. } => true,
+            Located::Tables { .. } => true,
         }
     }
 
@@ -48,36 +52,57 @@ impl Located {
     pub fn last(self, library: &Library, now: codeq_queue::Time) -> Result<Option<Arc<Final>>, Failure> {
         match self {
             Located::Live(_) | Located::Nowhere => Ok(None),
-            Located::Recent { tenant, id, ended } => library.find(&tenant, &id, Some(ended), now),
-            Located::Tree { tenant, id } => library.find_ended(&tenant, &id, now),
+            Located::Recent { tenant, id, ended } => library.find_recent(&tenant, &id, ended, now),
+            Located::Tables { tenant, id, places, version } => {
+                library.find(&version, (&tenant, &id), places, now)
+            }
         }
     }
 }
 
-/// The created tasks, or what is to be tried again after another look into the tree.
-pub type CreateAnswer = Result<Items<Created>, Vec<KeyedTask>>;
+/// The created tasks, and what is to be tried again after another look into the tables.
+pub type CreateAnswer = Part<Result<Created, Refusal>, KeyedTask>;
 
 enum Made {
     New(Sketch),
     Replay(Sketch),
+    /// The unique key was taken.
+    Duplicate(Sketch),
+    /// By a task that has ended.
+    DuplicateOf(Located),
 }
 
 impl Shard {
     pub fn locate(&self, tenant: &str, id: &TaskId) -> Located {
-        let (no, tail) = self.ids.decode(id);
-        if let Some(slot_id) = self.slots.find(no) {
-            let slot = self.slots.at(slot_id);
-            let is_it = slot.tail == tail && &*self.queues.at(slot.queue).key.tenant == tenant;
-            return if is_it { Located::Live(slot_id) } else { Located::Nowhere };
-        }
-        match self.recent.get(&no) {
-            Some(Recent::Final { ended, .. }) => {
-                Located::Recent { tenant: tenant.into(), id: *id, ended: ended.clone() }
+        let mut unknown: PlaceBits = 0;
+        for place in self.imports.places() {
+            let (no, tail) = self.ids.at(id, place);
+            if let Some(slot_id) = self.slots.find(no) {
+                let slot = self.slots.at(slot_id);
+                if slot.tail == tail && &*self.queues.at(slot.queue).key.tenant == tenant {
+                    return Located::Live(slot_id);
+                }
+                continue;
             }
-            Some(Recent::Gone { .. }) => Located::Nowhere,
-            // Numbers above the last one given out belong to no one.
-            None if no >= self.counters.next_no && !self.has_imports => Located::Nowhere,
-            None => Located::Tree { tenant: tenant.into(), id: *id },
+            match self.recent.get(&no) {
+                Some(Recent::Final { ended, .. })
+                    if ended.sketch.tail == tail && *ended.tenant == *tenant =>
+                {
+                    return Located::Recent { tenant: tenant.into(), id: *id, ended: ended.clone() };
+                }
+                // Another's, or gone.
+                Some(_) => {}
+                // Numbers above the last one given out belong to no one.
+                None if no >= self.counters.next_no && !self.imports.are_there() => {}
+                None => unknown |= 1 << place,
+            }
+        }
+        match unknown {
+            0 => Located::Nowhere,
+            places => {
+                let (tenant, id, version) = (tenant.into(), *id, self.version.clone());
+                Located::Tables { tenant, id, places, version }
+            }
         }
     }
 
@@ -94,40 +119,65 @@ impl Shard {
 }
 
 impl Turn<'_> {
-    /// Creates the tasks. Gives them back if the tree must be asked again for their keys: something has
-    /// left memory for the tree since `generation`.
-    pub fn create(&mut self, tasks: Vec<KeyedTask>, generation: u64, reply: Reply<CreateAnswer>) {
+    /// Creates the tasks. Gives them back if the tables must be asked again for their keys: something has
+    /// left memory for the tables since `as_of`, or there is no room for them yet.
+    pub fn create(&mut self, tasks: Vec<KeyedTask>, as_of: u64, reply: Reply<CreateAnswer>) {
         let Some(reply) = self.may_write(reply) else { return };
-        if !self.is_current(generation) && tasks.iter().any(|task| task.key.is_some()) {
-            return self.answer(reply, Err(tasks));
+        let is_stale = !self.is_current(as_of) && tasks.iter().any(|task| task.key.is_some());
+        if is_stale || self.must_wait(Lane::Create) {
+            return self.answer(reply, Part { done: Vec::new(), rest: tasks });
         }
-        let made: Vec<Made> = tasks.into_iter().map(|task| self.create_one(task)).collect();
-        let needs_tree = made.iter().any(|made| match made {
-            Made::New(sketch) | Made::Replay(sketch) => !sketch.detail.is_complete(),
+        let now = self.aged;
+        let (made, rest) = self.each(tasks, |turn, task| turn.create_one(task));
+        let needs_tables = made.iter().any(|made| match made {
+            Ok(Made::New(sketch) | Made::Replay(sketch) | Made::Duplicate(sketch)) => {
+                !sketch.detail.is_complete()
+            }
+            Ok(Made::DuplicateOf(located)) => located.needs_tables(),
+            Err(_) => false,
         });
-        self.answer_from(reply, needs_tree, move |library| {
+        self.answer_from(reply, needs_tables, move |library| {
             let tasks = made.into_iter().map(|made| {
-                let (sketch, is_replay) = match made {
-                    Made::New(sketch) => (sketch, false),
-                    Made::Replay(sketch) => (sketch, true),
+                let (sketch, is_replay, is_duplicate) = match made {
+                    Ok(Made::New(sketch)) => (sketch, false, false),
+                    Ok(Made::Replay(sketch)) => (sketch, true, false),
+                    Ok(Made::Duplicate(sketch)) => (sketch, false, true),
+                    Ok(Made::DuplicateOf(located)) => match located.last(library, now)? {
+                        Some(last) => (last.sketch.clone(), false, true),
+                        None => {
+                            let reason = "the holder of the unique key is being removed";
+                            return Err(Failure::unavailable(reason));
+                        }
+                    },
+                    Err(refusal) => return Ok(Err(refusal)),
                 };
-                Ok(Ok(Created { task: library.task(sketch)?, is_replay }))
+                Ok(Ok(Created { task: library.task(sketch)?, is_replay, is_duplicate }))
             });
-            tasks.collect::<Result<_, Failure>>().map(Ok)
+            Ok(Part { done: tasks.collect::<Result<_, Failure>>()?, rest })
         });
     }
 
-    fn create_one(&mut self, new: KeyedTask) -> Made {
+    fn create_one(&mut self, new: KeyedTask) -> Result<Made, Refusal> {
         if let Some(key) = &new.key {
             if let Some(sketch) = self.replay(key) {
-                return Made::Replay(sketch);
+                return Ok(Made::Replay(sketch));
             }
             if let Some(prior) = new.prior.filter(|prior| self.is_still(prior)) {
-                return Made::Replay(prior.sketch.clone());
+                return Ok(Made::Replay(prior.sketch.clone()));
             }
         }
+        if let Some(holder) = self.holder_of_unique(&new.task) {
+            return Ok(holder);
+        }
+        let no = self.make(new.task)?;
+        let slot_id = self.shard.slots.find(no).expect("a created task is live");
+        Ok(Made::New(self.shard.slots.at(slot_id).sketch()))
+    }
+
+    /// Makes a task, ready or delayed; gives its number.
+    pub fn make(&mut self, task: NewTask) -> Result<u64, TooLarge> {
         let no = self.shard.counters.next_no;
-        let state = match new.task.delay.visible_at(self.now) {
+        let state = match task.delay.visible_at(self.now) {
             Some(until) => State::Delayed { until },
             None => State::Ready { seq: self.next_seq() },
         };
@@ -135,14 +185,68 @@ impl Turn<'_> {
             no,
             tail: self.shard.draw_tail(no),
             at: self.now,
-            body: new.task.body,
-            priority: new.task.priority,
-            max_attempts: new.task.max_attempts,
+            body: task.body,
+            priority: task.priority,
+            max_attempts: task.max_attempts,
             state,
         };
-        self.log(entry);
-        let slot_id = self.shard.slots.find(no).expect("a created task is live");
-        Made::New(self.shard.slots.at(slot_id).sketch())
+        self.try_log(entry)?;
+        Ok(no)
+    }
+
+    /// What a create comes to whose unique key is taken. Makes room for it where that is asked for.
+    fn holder_of_unique(&mut self, new: &NewTask) -> Option<Made> {
+        let rule = new.body.unique()?;
+        let key = idem_key(&QueueKey::new(&new.body.tenant, &new.body.command), &rule.key);
+        let holder = self.shard.unique.get(&key)?;
+        if holder.until.is_some_and(|until| until <= self.now) {
+            return None;
+        }
+        let Some(slot_id) = self.shard.slots.find(holder.no) else {
+            let id = self.shard.ids.encode(holder.no, holder.tail);
+            let located = self.locate(&new.body.tenant, &id);
+            let is_gone = matches!(located, Located::Nowhere);
+            return (rule.on_conflict != OnConflict::Cancel && !is_gone)
+                .then_some(Made::DuplicateOf(located));
+        };
+        match rule.on_conflict {
+            OnConflict::Keep => {}
+            OnConflict::Replace => self.replace_unclaimed(slot_id, new),
+            OnConflict::Cancel => {
+                self.end_cancelled(slot_id, None);
+                return None;
+            }
+        }
+        Some(Made::Duplicate(self.shard.slots.at(slot_id).sketch()))
+    }
+
+    /// Gives the holder of a unique key the payload and headers of a later create, unless it has been claimed. A
+    /// delayed one gets the later time, too, as far as it may be put off.
+    fn replace_unclaimed(&mut self, slot_id: SlotId, new: &NewTask) {
+        let slot = self.shard.slots.at(slot_id);
+        let extra = slot.extra.as_deref();
+        let Some(options) = extra.and_then(|extra| extra.options.clone()).filter(|_| slot.attempts == 0)
+        else {
+            return;
+        };
+        let state = match slot.state {
+            State::Delayed { .. } => {
+                let asked = new.delay.visible_at(self.now).unwrap_or(self.now);
+                let longest = options.unique.as_ref().and_then(|unique| unique.max_wait);
+                let until = longest.map_or(asked, |longest| asked.min(slot.created_at.plus(longest)));
+                State::Delayed { until }
+            }
+            _ => slot.state.clone(),
+        };
+        let body = Body {
+            webhook: extra.and_then(|extra| extra.webhook.clone()),
+            idempotency_key: extra.and_then(|extra| extra.key.clone()),
+            options: Some(options),
+            ..(*new.body).clone()
+        };
+        let entry = Entry::Replaced { no: slot.no, at: self.now, body: Arc::new(body), state };
+        // One that is too large for this store leaves the holder as it was.
+        let _ = self.try_log(entry);
     }
 
     /// The task that memory has under a key.
@@ -152,12 +256,12 @@ impl Turn<'_> {
             return Some(self.shard.slots.at(slot_id).sketch());
         }
         match self.shard.recent.get(&no)? {
-            Recent::Final { ended, .. } if ended.is_visible(self.now) => Some(ended.sketch.clone()),
+            Recent::Final { ended, .. } if ended.is_visible(self.aged) => Some(ended.sketch.clone()),
             _ => None,
         }
     }
 
-    /// Whether a record read from the tree still stands.
+    /// Whether a record read from the tables still stands.
     pub fn is_still(&self, last: &Final) -> bool {
         let no = last.sketch.no;
         let is_same = match self.shard.recent.get(&no) {
@@ -168,11 +272,11 @@ impl Turn<'_> {
             }
             Some(Recent::Gone { .. }) => false,
         };
-        is_same && last.is_visible(self.now)
+        is_same && last.is_visible(self.aged)
     }
 
-    pub fn get(&mut self, tasks: Vec<TaskRef>, reply: Reply<Vec<Option<Task>>>) {
-        let now = self.now;
+    pub fn get(&mut self, tasks: Vec<TaskRef>, reply: Reply<Part<Option<Task>, TaskRef>>) {
+        let now = self.aged;
         let found: Vec<Result<Sketch, Located>> = tasks
             .iter()
             .map(|task| match self.locate(&task.tenant, &task.id) {
@@ -180,11 +284,11 @@ impl Turn<'_> {
                 located => Err(located),
             })
             .collect();
-        let needs_tree = found.iter().any(|found| match found {
+        let needs_tables = found.iter().any(|found| match found {
             Ok(sketch) => !sketch.detail.is_complete(),
-            Err(located) => located.needs_tree(),
+            Err(located) => located.needs_tables(),
         });
-        self.answer_from(reply, needs_tree, move |library| {
+        self.answer_from(reply, needs_tables, move |library| {
             let tasks = found.into_iter().map(|found| match found {
                 Ok(sketch) => library.task(sketch).map(Some),
                 Err(located) => match located.last(library, now)? {
@@ -192,25 +296,25 @@ impl Turn<'_> {
                     None => Ok(None),
                 },
             });
-            tasks.collect()
+            Ok(Part { done: tasks.collect::<Result<_, Failure>>()?, rest: Vec::new() })
         });
     }
 
     /// The sketch of a task wherever it is, for reads that want more than the task.
     pub fn sketch(&mut self, task: &TaskRef, reply: Reply<Option<Sketch>>) {
-        let now = self.now;
+        let now = self.aged;
         match self.locate(&task.tenant, &task.id) {
             Located::Live(slot_id) => {
                 let mut sketch = self.shard.slots.at(slot_id).sketch();
-                let needs_tree = !sketch.detail.is_complete();
-                self.answer_from(reply, needs_tree, move |library| {
+                let needs_tables = !sketch.detail.is_complete();
+                self.answer_from(reply, needs_tables, move |library| {
                     library.complete(&mut sketch)?;
                     Ok(Some(sketch))
                 });
             }
             located => {
-                let needs_tree = located.needs_tree();
-                self.answer_from(reply, needs_tree, move |library| {
+                let needs_tables = located.needs_tables();
+                self.answer_from(reply, needs_tables, move |library| {
                     Ok(located.last(library, now)?.map(|last| last.sketch.clone()))
                 });
             }
@@ -218,21 +322,19 @@ impl Turn<'_> {
     }
 
     pub fn result(&mut self, task: &TaskRef, wait: Wait, token: u64, reply: Reply<ResultLookup>) {
-        let now = self.now;
+        let now = self.aged;
         match self.locate(&task.tenant, &task.id) {
             Located::Live(slot_id) => {
                 let no = self.shard.slots.at(slot_id).no;
-                if wait == Wait::No
-                    || matches!(wait, Wait::Until(at) if at <= now)
-                    || self.shard.waiting.is_closed
-                {
+                let deadline = self.deadline(wait).filter(|_| !self.shard.waiting.is_closed);
+                let Some(deadline) = deadline else {
                     return self.answer(reply, ResultLookup::Pending);
-                }
-                self.shard.waiting.hold_result(no, wait, token, reply);
+                };
+                self.shard.waiting.hold_result(no, deadline, token, reply);
             }
             located => {
-                let needs_tree = located.needs_tree();
-                self.answer_from(reply, needs_tree, move |library| match located.last(library, now)? {
+                let needs_tables = located.needs_tables();
+                self.answer_from(reply, needs_tables, move |library| match located.last(library, now)? {
                     Some(last) => done(library, &last),
                     None => Ok(ResultLookup::NotFound),
                 });

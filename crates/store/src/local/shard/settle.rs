@@ -1,17 +1,22 @@
-//! What leaves memory once the tree has it, and how much may wait for that.
+//! What leaves memory once the tables have it, and how much may wait for that.
 
 use super::{Recent, Shard};
+use crate::local::change::Change;
+use crate::local::inbox::Lane;
 use crate::local::records::Detail;
 use crate::local::slots::Kept;
+use crate::local::tables::Version;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Memory for records that the tree does not have yet. Creates wait when it is used up.
+    /// Memory for what the tables do not have yet. Creates wait when it is used up; a quarter more is for
+    /// claims, and another quarter for what workers report: creates cannot make leases run out.
     pub unsettled_bytes: usize,
-    /// Memory for bodies of live tasks that the tree has too.
+    /// Memory for bodies of live tasks that the tables have too.
     pub cached_bytes: usize,
-    /// How many tasks ahead of a claim are read from the tree at once.
+    /// How many tasks ahead of a claim are read from the tables at once.
     pub read_ahead: usize,
 }
 
@@ -21,7 +26,23 @@ impl Default for Limits {
     }
 }
 
-/// Something in memory that the tree will have at or after `position`.
+impl Limits {
+    /// So much may wait for the tables before commands of this lane wait.
+    pub fn unsettled_of(&self, lane: Lane) -> usize {
+        let quarters = match lane {
+            Lane::Create => 4,
+            Lane::Other => 5,
+            Lane::Report => 6,
+            Lane::Read => return usize::MAX,
+        };
+        self.unsettled_bytes / 4 * quarters
+    }
+}
+
+/// The number of no task.
+pub const NO_TASK: u64 = 0;
+
+/// Something in memory that the tables will have at or after `position`.
 pub struct Unsettled {
     position: u64,
     no: u64,
@@ -34,6 +55,16 @@ impl Shard {
         self.settling.push_back(Unsettled { position: self.position, no, bytes });
     }
 
+    /// So many changes of the open group wait for the tables, whatever they change.
+    pub fn unsettled_changes(&mut self, count: usize) {
+        self.unsettled(NO_TASK, count * size_of::<Change>());
+    }
+
+    /// Whether so much waits for the tables that commands of this lane must wait, too.
+    pub fn is_crowded(&self, lane: Lane) -> bool {
+        self.unsettled_bytes.load(Ordering::Relaxed) >= self.limits.unsettled_of(lane)
+    }
+
     pub fn cache(&mut self, bytes: usize) {
         self.cached_bytes += bytes;
     }
@@ -42,13 +73,25 @@ impl Shard {
         self.cached_bytes -= bytes;
     }
 
-    /// The tree has everything up to `position`. Nothing leaves memory yet; see [`Shard::settle`].
-    pub fn retire(&mut self, position: u64) {
+    /// The tables have everything up to `position`. Nothing leaves memory yet; see [`Shard::settle`].
+    pub fn retire(&mut self, position: u64, version: Arc<Version>) {
         self.retired = self.retired.max(position);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.adopt(version);
     }
 
-    /// Lets go of up to `limit` records that the tree has. True if there are more.
+    /// Holds these tables from now on. What has left memory is in them.
+    pub fn adopt(&mut self, version: Arc<Version>) {
+        if version.position >= self.retired {
+            self.version = version;
+        }
+    }
+
+    /// Whether what was read from the tables at a position, and what memory has, is all that is to be known.
+    pub fn is_current(&self, as_of: u64) -> bool {
+        as_of >= self.retired
+    }
+
+    /// Lets go of up to `limit` records that the tables have. True if there are more.
     pub fn settle(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
             match self.settling.front() {
@@ -57,8 +100,10 @@ impl Shard {
             }
             let next = self.settling.pop_front().expect("looked at just now");
             self.unsettled_bytes.fetch_sub(next.bytes, Ordering::Relaxed);
-            self.settle_recent(next.no);
-            self.settle_live(next.no);
+            if next.no != NO_TASK {
+                self.settle_recent(next.no);
+                self.settle_live(next.no);
+            }
         }
         self.settling.front().is_some_and(|next| next.position <= self.retired)
     }
@@ -92,13 +137,14 @@ impl Shard {
         }
     }
 
-    /// Takes in details read from the tree for tasks that have none in memory. Unless nothing has left
-    /// memory since they were read, only those of tasks that were never claimed: they cannot have changed.
+    /// Takes in details read from the tables for tasks that have none in memory. Unless nothing has left
+    /// memory since they were read, only those of tasks to which nothing has happened: they cannot have changed.
     pub fn load(&mut self, details: Vec<(u64, Detail)>, is_current: bool) {
         for (no, detail) in details {
             let Some(slot_id) = self.slots.find(no) else { continue };
             let slot = self.slots.at_mut(slot_id);
-            if slot.detail.is_none() && (is_current || slot.attempts == 0) {
+            let is_untouched = slot.attempts == 0 && slot.updated_at == slot.created_at;
+            if slot.detail.is_none() && (is_current || is_untouched) {
                 let bytes = detail.body.as_ref().map_or(0, |body| body.bytes());
                 slot.detail = Some(Box::new(Kept { detail, changed: 0, bytes }));
                 self.cached_bytes += bytes;
@@ -106,7 +152,7 @@ impl Shard {
         }
     }
 
-    /// Bodies of new tasks that the tree does not have yet do not count: their room is bounded by itself.
+    /// Bodies of new tasks that the tables do not have yet do not count: their room is bounded by itself.
     pub fn has_cache_room(&self) -> bool {
         let unsettled = self.unsettled_bytes.load(Ordering::Relaxed);
         self.cached_bytes < self.limits.cached_bytes * 2 + unsettled

@@ -1,22 +1,27 @@
 //! What happens by itself: delays that are over, leases that ran out, waits that end.
 
 use super::turn::Turn;
+use super::unique;
 use crate::local::entry::Entry;
+use crate::local::inbox::Lane;
 #[cfg(all(debug_assertions, feature = "testing"))]
 use crate::testing::planted;
-use codeq_queue::Time;
 use codeq_queue::retry::Ending;
+use codeq_queue::task::EXPIRED;
+use codeq_queue::{FailureReason, State, Time};
+use std::sync::Arc;
 
 /// Transitions of one kind per turn, so that commands get their share when very much is due at once.
 const PER_TURN: usize = 4096;
-/// Bytes that timers may add to one group.
-const BYTES_PER_TURN: usize = 128 << 10;
 
 impl Turn<'_> {
     pub fn run_timers(&mut self) {
-        if self.unwritable.is_none() {
+        if self.unwritable.is_none() && !self.shard.is_crowded(Lane::Report) {
             self.promote_due();
+            self.tick_due();
             self.expire_leases();
+            self.expire_tasks();
+            self.free_unique();
         }
         self.end_waits();
         self.settle();
@@ -25,7 +30,7 @@ impl Turn<'_> {
     /// In order of `visible_at`, then of creation.
     fn promote_due(&mut self) {
         for _ in 0..PER_TURN {
-            if self.group.buffer.len() > BYTES_PER_TURN {
+            if self.is_full() {
                 return;
             }
             match self.shard.delayed.first() {
@@ -49,7 +54,7 @@ impl Turn<'_> {
 
     fn expire_leases(&mut self) {
         for _ in 0..PER_TURN {
-            if self.group.buffer.len() > BYTES_PER_TURN {
+            if self.is_full() {
                 return;
             }
             match self.shard.leases.first() {
@@ -59,6 +64,41 @@ impl Turn<'_> {
                 }
                 _ => return,
             }
+        }
+    }
+
+    /// Fails what nobody has claimed in time.
+    pub fn expire_tasks(&mut self) {
+        for _ in 0..PER_TURN {
+            if self.is_full() {
+                return;
+            }
+            match self.shard.expiries.first() {
+                Some((at, no)) if *at <= self.due() => {
+                    let due = (*at, *no);
+                    let slot_id = self.shard.slots.find(due.1).expect("a task that may expire is live");
+                    if self.shard.slots.at(slot_id).expires_at().is_none() {
+                        self.shard.expiries.remove(&due);
+                        continue;
+                    }
+                    let error: Arc<str> = EXPIRED.into();
+                    let record = self.failure(&error, FailureReason::Expired);
+                    self.end(slot_id, State::Failed, None, Some(error), record);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Frees unique keys whose time is over.
+    fn free_unique(&mut self) {
+        for _ in 0..PER_TURN {
+            if self.is_full() {
+                return;
+            }
+            let Some(key) = self.shard.unique.over(self.now) else { return };
+            let key = unique::row_key(key);
+            self.log(Entry::Record { key, value: None });
         }
     }
 }

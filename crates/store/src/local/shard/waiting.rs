@@ -7,9 +7,13 @@ use super::produce::done;
 use super::turn::{Reply, Turn};
 use crate::local::records::Final;
 use codeq_queue::store::{Claim, ResultLookup, Wait};
-use codeq_queue::{Commands, Task, Time};
+use codeq_queue::{Commands, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Claims looked at in one turn that came while nothing could be written.
+const STARVED_PER_TURN: usize = 256;
 
 /// The right to answer a held claim. It may be parked on several shards; whoever takes it serves.
 pub struct Ticket(Mutex<Option<Reply<Vec<Task>>>>);
@@ -33,7 +37,8 @@ enum Hold {
 
 struct Held {
     token: u64,
-    deadline: Option<Time>,
+    /// In the time that waits are measured by.
+    deadline: Option<Duration>,
     hold: Hold,
 }
 
@@ -43,16 +48,23 @@ pub struct Waiting {
     /// By arrival.
     held: BTreeMap<u64, Held>,
     by_token: HashMap<u64, u64>,
-    deadlines: BTreeSet<(Time, u64)>,
+    deadlines: BTreeSet<(Duration, u64)>,
     /// Arrivals of result waiters by task number.
     results: HashMap<u64, Vec<u64>>,
+    /// The first of the claims that came while nothing could be written: they may wait beside ready tasks.
+    starved: Option<u64>,
     /// Nothing is held any more: the store is closing.
     pub is_closed: bool,
 }
 
 impl Waiting {
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Whether there are claims to look at that nothing will feed.
+    pub fn is_starved(&self) -> bool {
+        self.starved.is_some()
     }
 
     /// A number for the next one that is parked.
@@ -61,11 +73,7 @@ impl Waiting {
         self.arrivals
     }
 
-    fn park(&mut self, arrival: u64, wait: Wait, token: u64, hold: Hold) {
-        let deadline = match wait {
-            Wait::Until(at) => Some(at),
-            Wait::Forever | Wait::No => None,
-        };
+    fn park(&mut self, arrival: u64, deadline: Option<Duration>, token: u64, hold: Hold) {
         self.deadlines.extend(deadline.map(|at| (at, arrival)));
         self.by_token.insert(token, arrival);
         self.held.insert(arrival, Held { token, deadline, hold });
@@ -80,14 +88,33 @@ impl Waiting {
         Some(held.hold)
     }
 
-    pub fn hold_result(&mut self, no: u64, wait: Wait, token: u64, reply: Reply<ResultLookup>) {
+    pub fn hold_result(
+        &mut self,
+        no: u64,
+        deadline: Option<Duration>,
+        token: u64,
+        reply: Reply<ResultLookup>,
+    ) {
         let arrival = self.arrive();
-        self.park(arrival, wait, token, Hold::Result { no, reply });
+        self.park(arrival, deadline, token, Hold::Result { no, reply });
         self.results.entry(no).or_default().push(arrival);
     }
 }
 
 impl Turn<'_> {
+    /// When a wait that begins now ends, if ever; `None` if it is over. How long it lasts is asked of the clock
+    /// that the caller reckoned by, which may be behind the time of the store.
+    pub fn deadline(&self, wait: Wait) -> Option<Option<Duration>> {
+        match wait {
+            Wait::No => None,
+            Wait::Forever => Some(None),
+            Wait::Until(at) => {
+                let left = at.since(self.clock_now);
+                (!left.is_zero()).then_some(Some(self.elapsed + left))
+            }
+        }
+    }
+
     /// Parks a claim that found nothing, or serves it if there is something after all.
     pub fn claim_waiting(&mut self, claim: Claim, token: u64, ticket: Arc<Ticket>) {
         if self.unwritable.is_none() {
@@ -96,13 +123,12 @@ impl Turn<'_> {
                 return;
             }
         }
-        let is_over = matches!(claim.wait, Wait::Until(at) if at <= self.now);
-        if is_over || self.shard.waiting.is_closed {
+        let Some(deadline) = self.deadline(claim.wait).filter(|_| !self.shard.waiting.is_closed) else {
             if let Some(reply) = ticket.take() {
                 self.answer(reply, Vec::new());
             }
             return;
-        }
+        };
         let (queues, waiting) = (&mut self.shard.queues, &mut self.shard.waiting);
         let arrival = waiting.arrive();
         let mut named = Vec::new();
@@ -119,7 +145,36 @@ impl Turn<'_> {
                 }
             }
         }
-        waiting.park(arrival, claim.wait, token, Hold::Claim { claim, queues: named, ticket });
+        if self.unwritable.is_some() {
+            waiting.starved.get_or_insert(arrival);
+        }
+        waiting.park(arrival, deadline, token, Hold::Claim { claim, queues: named, ticket });
+    }
+
+    /// Looks for work for the claims that came while nothing could be written, some in each turn.
+    pub fn serve_starved(&mut self) {
+        if self.unwritable.is_some() {
+            return;
+        }
+        for _ in 0..STARVED_PER_TURN {
+            let Some(from) = self.shard.waiting.starved else { return };
+            let Some((arrival, held)) = self.shard.waiting.held.range(from..).next() else {
+                self.shard.waiting.starved = None;
+                return;
+            };
+            if self.is_full() {
+                return;
+            }
+            let arrival = *arrival;
+            let has_work = match &held.hold {
+                Hold::Claim { claim, .. } => self.has_work(claim),
+                Hold::Result { .. } => false,
+            };
+            self.shard.waiting.starved = Some(arrival + 1);
+            if has_work && let Some(Hold::Claim { claim, ticket, .. }) = self.let_go(arrival) {
+                self.take_for(&claim, &ticket);
+            }
+        }
     }
 
     /// True if the ticket is settled: served here, or closed.
@@ -146,6 +201,10 @@ impl Turn<'_> {
         while let Some(queue) = self.shard.fed.pop() {
             while self.shard.queues.at(queue).head().is_some() {
                 let Some(arrival) = self.first_waiter(queue) else { break };
+                if self.is_full() {
+                    // The others are served in the turns that follow.
+                    return self.shard.fed.push(queue);
+                }
                 let Some(Hold::Claim { claim, ticket, .. }) = self.let_go(arrival) else { continue };
                 self.take_for(&claim, &ticket);
             }
@@ -202,14 +261,14 @@ impl Turn<'_> {
     }
 
     fn answer_done(&mut self, reply: Reply<ResultLookup>, last: Arc<Final>) {
-        let needs_tree = !last.sketch.detail.is_complete();
-        self.answer_from(reply, needs_tree, move |library| done(library, &last));
+        let needs_tables = !last.sketch.detail.is_complete();
+        self.answer_from(reply, needs_tables, move |library| done(library, &last));
     }
 
     /// Ends the waits whose time is over.
     pub fn end_waits(&mut self) {
         while let Some((at, arrival)) = self.shard.waiting.deadlines.first().copied() {
-            if at > self.now {
+            if at > self.elapsed {
                 return;
             }
             self.end_wait(arrival);

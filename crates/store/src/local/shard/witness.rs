@@ -86,6 +86,9 @@ impl Shard {
                 Some(Witness { at: self.counters.last, queue, ready, task: None, what })
             }
             Entry::Extended { .. }
+            | Entry::Checkpointed { .. }
+            | Entry::CancelAsked { .. }
+            | Entry::Replaced { .. }
             | Entry::Removed { .. }
             | Entry::Record { .. }
             | Entry::DeliveryMoved { .. }

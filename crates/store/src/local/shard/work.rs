@@ -1,17 +1,19 @@
 //! The worker's verbs: claim, heartbeat, nack, abandon, submit.
 
+use super::Shard;
 use super::produce::Located;
-use super::turn::{Links, Reply, Turn};
+use super::turn::{Links, Part, Reply, TooLarge, Turn};
 use crate::local::entry::{Ended, Entry};
 use crate::local::records::Sketch;
-use crate::local::slots::SlotId;
+use crate::local::slots::{Extra, SlotId};
+use codeq_queue::lease::lease_end;
 use codeq_queue::queue::is_better;
 use codeq_queue::retry::{self, Ending, Next};
-use codeq_queue::store::{Abandon, Claim, Heartbeat, Items, Nack, Report, Returned, Submit};
+use codeq_queue::store::{Abandon, Beat, Claim, Heartbeat, Nack, Report, Returned, Submit};
 use codeq_queue::task::{self, LEASE_EXPIRED, MAX_ATTEMPTS, guard, guard_heartbeat, reason_text, used};
 use codeq_queue::{
     AttemptOutcome, Commands, Delivery, DeliveryState, Failure, FailureReason, Refusal, ResultRecord, State,
-    Status, Task, Time,
+    Status, Task, Time, UniqueUntil,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +30,15 @@ pub enum Item<T> {
     Ended { located: Located, report: Report },
 }
 
+/// What came of reports, and those that are to be made again.
+type Reports<T, I> = Part<Result<T, Refusal>, I>;
+
 impl Turn<'_> {
-    /// Lends up to `claim.count` tasks, best first, without waiting, until another shard's head is better.
+    /// Lends up to `claim.count` tasks, best first, without waiting, until another shard's head is better or
+    /// the turn is full.
     pub fn take(&mut self, claim: &Claim, rival: Option<(u8, Time)>) -> Vec<Sketch> {
+        // What has expired is not lent, though its timer comes later.
+        self.expire_tasks();
         let mut taken = Vec::new();
         while taken.len() < claim.count {
             let Some(slot_id) = self.pick(&claim.tenant, &claim.commands) else { break };
@@ -39,6 +47,9 @@ impl Turn<'_> {
                 break;
             }
             taken.push(self.lend(slot_id, claim));
+            if self.is_full() {
+                break;
+            }
         }
         taken
     }
@@ -47,13 +58,14 @@ impl Turn<'_> {
         let slot = self.shard.slots.at(slot_id);
         let (no, attempts, queue) = (slot.no, slot.attempts + 1, slot.queue);
         let is_missing = slot.detail.is_none();
+        let longest = slot.options().and_then(|options| options.max_run);
         let ahead = &mut self.shard.queues.at_mut(queue).loaded_ahead;
         *ahead = ahead.map(|count| count.saturating_sub(1));
         let is_low = ahead.is_some_and(|count| count < self.shard.limits.read_ahead / 4 * 3);
         if is_missing || is_low {
             self.read_ahead(queue);
         }
-        let until = self.now.plus(claim.lease);
+        let until = lease_end(self.now, self.now, claim.lease, longest);
         self.log(Entry::Claimed { no, at: self.now, attempts, owner: claim.owner.clone(), until });
         self.shard.slots.at(slot_id).sketch()
     }
@@ -84,7 +96,7 @@ impl Turn<'_> {
         self.answer(reply, head);
     }
 
-    /// Has the bodies of the next tasks of a queue read from the tree, before they are claimed: first when
+    /// Has the bodies of the next tasks of a queue read from the tables, before they are claimed: first when
     /// one is missing, then whenever a quarter of what was read is used up.
     fn read_ahead(&mut self, queue: u32) {
         if !self.shard.has_cache_room() || !self.shard.loading.insert(queue) {
@@ -108,12 +120,11 @@ impl Turn<'_> {
             return;
         }
         let links = self.links.clone();
-        let generation = self.shard.generation.load(std::sync::atomic::Ordering::Relaxed);
         self.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
         self.links.pools.ahead.submit(move || {
             for some in numbers.chunks(READ_AT_ONCE) {
-                let details = links.library.details(some).unwrap_or_default();
-                let load = move |turn: &mut Turn<'_>| turn.shard.load(details, turn.is_current(generation));
+                let (details, as_of) = links.library.details(some).unwrap_or_default();
+                let load = move |turn: &mut Turn<'_>| turn.shard.load(details, turn.is_current(as_of));
                 if !links.inbox.post(load) {
                     return;
                 }
@@ -133,7 +144,7 @@ impl Turn<'_> {
 
     /// Sends lent tasks to their claimer. If nobody is there any more they come back with a refund.
     pub fn hand_over(&mut self, taken: Vec<Sketch>, reply: Reply<Vec<Task>>) {
-        let needs_tree = taken.iter().any(|sketch| !sketch.detail.is_complete());
+        let needs_tables = taken.iter().any(|sketch| !sketch.detail.is_complete());
         self.group.releases.push(Box::new(move |links| {
             let send = move |links: &Arc<Links>| {
                 let tasks: Result<Vec<Task>, Failure> =
@@ -142,21 +153,25 @@ impl Turn<'_> {
                 if let Err(Ok(unwanted)) = reply.send(tasks)
                     && !unwanted.is_empty()
                 {
-                    links.inbox.post(move |turn| turn.take_back(&unwanted));
+                    links.inbox.post(move |turn| turn.take_back(unwanted));
                 }
             };
-            links.send(needs_tree, send);
+            links.send(needs_tables, send);
         }));
     }
 
     /// Returns tasks that were lent to someone who vanished before the hand-over.
-    pub fn take_back(&mut self, unwanted: &[Task]) {
+    pub fn take_back(&mut self, mut unwanted: Vec<Task>) {
         if self.unwritable.is_some() {
             return;
         }
-        for task in unwanted {
-            let (no, _) = self.shard.ids.decode(&task.id);
-            let Some(slot_id) = self.shard.slots.find(no) else { continue };
+        while let Some(task) = unwanted.pop() {
+            if self.is_full() {
+                unwanted.push(task);
+                self.links.inbox.post(move |turn| turn.take_back(unwanted));
+                return;
+            }
+            let Located::Live(slot_id) = self.locate(&task.body.tenant, &task.id) else { continue };
             let slot = self.shard.slots.at(slot_id);
             if slot.attempts == task.attempts && slot.state.lease().is_some() {
                 self.give_up(slot_id, Ending::Refund, None);
@@ -164,46 +179,56 @@ impl Turn<'_> {
         }
     }
 
-    pub fn heartbeat(&mut self, beats: Vec<Heartbeat>, reply: Reply<Items<()>>) {
+    pub fn heartbeat(&mut self, beats: Vec<Heartbeat>, reply: Reply<Reports<Beat, Heartbeat>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let items = beats.into_iter().map(|beat| {
-            self.item(beat.report, |turn, slot_id, report| {
+        let (items, rest) = self.each(beats, |turn, beat| {
+            turn.item(beat.report, |turn, slot_id, report| {
                 let slot = turn.shard.slots.at(slot_id);
                 guard_heartbeat(&slot.state, slot.attempts, &report.owner, report.attempt, turn.now)?;
-                let (no, until) = (slot.no, turn.now.plus(beat.extend));
+                let claimed_at = slot.state.lease().map_or(turn.now, |lease| lease.claimed_at);
+                let longest = slot.options().and_then(|options| options.max_run);
+                let (no, until) = (slot.no, lease_end(claimed_at, turn.now, beat.extend, longest));
+                let cancel = slot.state.lease().and_then(|lease| lease.cancel.clone());
                 turn.log(Entry::Extended { no, at: turn.now, until });
-                Ok(())
+                turn.checkpoint(no, beat.checkpoint);
+                if let Some(progress) = beat.progress {
+                    turn.shard.tell_progress(slot_id, progress);
+                }
+                Ok(Beat { lease_until: until, cancel })
             })
         });
-        let items = items.collect();
-        self.answer_items(reply, items);
+        self.answer_items(reply, items, rest);
     }
 
-    pub fn nack(&mut self, nacks: Vec<Nack>, reply: Reply<Items<Returned>>) {
+    pub fn nack(&mut self, nacks: Vec<Nack>, reply: Reply<Reports<Returned, Nack>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let items = nacks.into_iter().map(|nack| {
-            let ending = Ending::Nack { delay_seconds: nack.delay_seconds };
+        let (items, rest) = self.each(nacks, |turn, nack| {
+            let ending = Ending::Nack { delay_seconds: nack.delay_seconds, refund: nack.refund };
             let reason = reason_text(nack.reason.as_deref());
-            self.item(nack.report, |turn, slot_id, report| turn.give_back(slot_id, report, ending, reason))
+            let checkpoint = nack.checkpoint;
+            turn.item(nack.report, |turn, slot_id, report| {
+                turn.give_back(slot_id, report, ending, reason, checkpoint)
+            })
         });
-        let items = items.collect();
-        self.answer_items(reply, items);
+        self.answer_items(reply, items, rest);
     }
 
-    pub fn abandon(&mut self, abandons: Vec<Abandon>, reply: Reply<Items<Returned>>) {
+    pub fn abandon(&mut self, abandons: Vec<Abandon>, reply: Reply<Reports<Returned, Abandon>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let items = abandons.into_iter().map(|abandon| {
+        let (items, rest) = self.each(abandons, |turn, abandon| {
             let ending = if abandon.refund { Ending::Refund } else { Ending::Abandon };
-            self.item(abandon.report, |turn, slot_id, report| turn.give_back(slot_id, report, ending, None))
+            let checkpoint = abandon.checkpoint;
+            turn.item(abandon.report, |turn, slot_id, report| {
+                turn.give_back(slot_id, report, ending, None, checkpoint)
+            })
         });
-        let items = items.collect();
-        self.answer_items(reply, items);
+        self.answer_items(reply, items, rest);
     }
 
-    pub fn submit(&mut self, submits: Vec<Submit>, reply: Reply<Items<ResultRecord>>) {
+    pub fn submit(&mut self, submits: Vec<Submit>, reply: Reply<Reports<ResultRecord, Submit>>) {
         let Some(reply) = self.may_write(reply) else { return };
-        let items = submits.into_iter().map(|submit| {
-            self.item(submit.report, |turn, slot_id, report| {
+        let (items, rest) = self.each(submits, |turn, submit| {
+            turn.item(submit.report, |turn, slot_id, report| {
                 let slot = turn.shard.slots.at(slot_id);
                 guard(&slot.state, slot.attempts, &report.owner, report.attempt)?;
                 let record = submit.outcome.record(turn.now)?;
@@ -212,12 +237,11 @@ impl Turn<'_> {
                     Status::Failed => (State::Failed, AttemptOutcome::Failed),
                 };
                 let error = record.error.clone();
-                turn.finish(slot_id, state, Some(outcome), error, record.clone());
+                turn.finish(slot_id, state, Some(outcome), error, record.clone())?;
                 Ok(record)
             })
         });
-        let items = items.collect();
-        self.answer_items(reply, items);
+        self.answer_items(reply, items, rest);
     }
 
     /// Runs `act` on a live task of the report's tenant.
@@ -233,11 +257,16 @@ impl Turn<'_> {
         }
     }
 
-    fn answer_items<T: Send + 'static>(&mut self, reply: Reply<Items<T>>, items: Vec<Item<T>>) {
-        let now = self.now;
-        let needs_tree =
-            items.iter().any(|item| matches!(item, Item::Ended { located, .. } if located.needs_tree()));
-        self.answer_from(reply, needs_tree, move |library| {
+    fn answer_items<T: Send + 'static, I: Send + 'static>(
+        &mut self,
+        reply: Reply<Reports<T, I>>,
+        items: Vec<Item<T>>,
+        rest: Vec<I>,
+    ) {
+        let now = self.aged;
+        let needs_tables =
+            items.iter().any(|item| matches!(item, Item::Ended { located, .. } if located.needs_tables()));
+        self.answer_from(reply, needs_tables, move |library| {
             let answers = items.into_iter().map(|item| match item {
                 Item::Known(answer) => Ok(answer),
                 Item::Ended { located, report } => Ok(Err(match located.last(library, now)? {
@@ -249,7 +278,7 @@ impl Turn<'_> {
                     }
                 })),
             });
-            answers.collect()
+            Ok(Part { done: answers.collect::<Result<_, Failure>>()?, rest })
         });
     }
 
@@ -259,22 +288,36 @@ impl Turn<'_> {
         report: &Report,
         ending: Ending,
         reason: Option<Arc<str>>,
+        checkpoint: Option<Arc<str>>,
     ) -> Result<Returned, Refusal> {
         let slot = self.shard.slots.at(slot_id);
         guard(&slot.state, slot.attempts, &report.owner, report.attempt)?;
+        let no = slot.no;
+        self.checkpoint(no, checkpoint);
         Ok(self.give_up(slot_id, ending, reason))
     }
 
-    /// Ends the running attempt without a result: another try, or the dead letters.
+    fn checkpoint(&mut self, no: u64, checkpoint: Option<Arc<str>>) {
+        if let Some(checkpoint) = checkpoint {
+            self.log(Entry::Checkpointed { no, at: self.now, checkpoint });
+        }
+    }
+
+    /// Ends the running attempt without a result: another try, or the dead letters. A task that is to stop does.
     pub fn give_up(&mut self, slot_id: SlotId, ending: Ending, reason: Option<Arc<str>>) -> Returned {
+        let lease = self.shard.slots.at(slot_id).state.lease();
+        if let Some(cancel) = lease.and_then(|lease| lease.cancel.clone()) {
+            self.end_cancelled(slot_id, cancel.reason.as_deref());
+            return Returned::Cancelled;
+        }
         let random = self.draw();
         let slot = self.shard.slots.at(slot_id);
         let used = used(slot.attempts, slot.refunds);
         let next = retry::after(ending, used, slot.max_attempts, &self.shard.rules.backoff, self.now, random);
         let outcome = match ending {
+            Ending::Refund | Ending::Nack { refund: true, .. } => AttemptOutcome::Refunded,
             Ending::Nack { .. } => AttemptOutcome::Nack,
             Ending::Abandon => AttemptOutcome::Abandoned,
-            Ending::Refund => AttemptOutcome::Refunded,
             Ending::LeaseExpired => AttemptOutcome::LeaseExpired,
         };
         let error = match ending {
@@ -285,14 +328,14 @@ impl Turn<'_> {
             Next::Dead => {
                 let error: Arc<str> = error.unwrap_or_else(|| MAX_ATTEMPTS.into());
                 let record = self.failure(&error, FailureReason::MaxAttempts);
-                self.finish(slot_id, State::Dead, Some(outcome), Some(error), record);
+                self.end(slot_id, State::Dead, Some(outcome), Some(error), record);
                 return Returned::Dead;
             }
             Next::Ready => (State::Ready { seq: self.next_seq() }, 0),
             Next::Delayed { until, delay_seconds } => (State::Delayed { until }, delay_seconds),
         };
         let slot = self.shard.slots.at(slot_id);
-        let refunds = slot.refunds + u32::from(ending == Ending::Refund);
+        let refunds = slot.refunds + u32::from(ending.is_refund());
         let entry = Entry::Returned { no: slot.no, at: self.now, outcome, refunds, state, error };
         self.log(entry);
         Returned::Requeued { delay_seconds }
@@ -309,8 +352,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a task: state, result, retention and callback in one entry.
-    pub fn finish(
+    /// Ends a task with a record of the rules' own making.
+    pub fn end(
         &mut self,
         slot_id: SlotId,
         state: State,
@@ -318,16 +361,33 @@ impl Turn<'_> {
         error: Option<Arc<str>>,
         record: ResultRecord,
     ) {
+        let ended = self.finish(slot_id, state, outcome, error, record);
+        ended.expect("a record without a result is small");
+    }
+
+    /// Ends a task: state, result, retention and callback in one entry.
+    fn finish(
+        &mut self,
+        slot_id: SlotId,
+        state: State,
+        outcome: Option<AttemptOutcome>,
+        error: Option<Arc<str>>,
+        record: ResultRecord,
+    ) -> Result<(), TooLarge> {
         let rules = &self.shard.rules;
-        let expires = match state {
-            State::Dead => rules.dead_retention.map_or(Time::MAX, |kept| self.now.plus(kept)),
-            _ => self.now.plus(rules.retention),
+        let slot = self.shard.slots.at(slot_id);
+        let expires = rules.kept(&state).map_or(Time::MAX, |kept| self.now.plus(kept));
+        // A key that is taken for some time names a record.
+        let unique = slot.options().and_then(|options| options.unique.as_ref());
+        let expires = match unique.map(|unique| unique.until) {
+            Some(UniqueUntil::For(life)) => expires.max(slot.created_at.plus(life)),
+            _ => expires,
         };
         let delivery = self.callback(slot_id, &record);
         let no = self.shard.slots.at(slot_id).no;
         let record = Arc::new(record);
         let ended = Ended { no, at: self.now, state, outcome, error, record, expires, delivery };
-        self.log(Entry::Ended(Box::new(ended)));
+        self.try_log(Entry::Ended(Box::new(ended)))
     }
 
     fn callback(&mut self, slot_id: SlotId, record: &ResultRecord) -> Option<Arc<Delivery>> {
@@ -347,5 +407,18 @@ impl Turn<'_> {
         let delivery =
             Delivery { id, task_id, tenant, url, body, state, attempts: 0, last_error: None, created_at };
         Some(Arc::new(delivery))
+    }
+}
+
+impl Shard {
+    /// What the running attempt tells those who watch. It is not in the journal: the next one replaces it.
+    fn tell_progress(&mut self, slot_id: SlotId, progress: Arc<str>) {
+        let slot = self.slots.at_mut(slot_id);
+        let command = &self.queues.at(slot.queue).spelling;
+        let extra = slot.extra.get_or_insert_with(|| {
+            let (key, webhook, options) = (None, None, None);
+            Box::new(Extra { key, webhook, command: (**command).into(), options, progress: None })
+        });
+        extra.progress = Some(progress);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Check;
 use super::rows::name_of;
+use crate::local::ids::place_of;
 use crate::local::records::idem_key;
 use crate::local::shard::{Queue, Shard};
 use crate::local::slots::{Slot, SlotId};
@@ -92,7 +93,7 @@ impl Check<'_> {
         let holds = match &slot.state {
             State::Ready { seq } => is_lined_up && *seq < shard.counters.next_seq,
             State::Delayed { until } => !is_lined_up && shard.delayed.contains(&(*until, slot.no)),
-            State::Running(lease) => !is_lined_up && shard.leases.contains(&(lease.until, slot.no)),
+            State::Running(lease) => !is_lined_up && shard.leases.contains(&(lease.acts_at(), slot.no)),
             State::Completed | State::Failed | State::Cancelled | State::Dead => false,
         };
         self.expect(holds, || format!("task {} is not where its state says: {:?}", slot.no, slot.state));
@@ -102,10 +103,16 @@ impl Check<'_> {
     fn names(&mut self, shard: &Shard, slot: &Slot) {
         let no = slot.no;
         let next = shard.counters.next_no;
-        self.expect(no < next, || format!("task {no} is live, but the next number is {next}"));
+        let has_number = no < next || shard.imports.are_there();
+        self.expect(has_number, || format!("task {no} is live, but the next number is {next}"));
         let id = shard.ids.encode(no, slot.tail);
-        self.expect(id.shard(shard.shards) == shard.index, || {
-            format!("task {no} has the id of another shard: {id}")
+        let leads_here = id.shard(shard.shards) == shard.index || shard.imports.has_strays();
+        self.expect(leads_here, || format!("task {no} has the id of another shard: {id}"));
+        let is_at_place = shard.imports.places().contains(&place_of(slot.tail));
+        self.expect(is_at_place, || format!("task {no} lies where nobody looks for {id}"));
+        let queue = &shard.queues.at(slot.queue).key;
+        self.expect(queue.shard(shard.shards) == shard.index, || {
+            format!("task {no} of queue {} is on the shard of others", name_of(queue))
         });
         if let Some(text) = slot.extra.as_ref().and_then(|extra| extra.key.as_deref()) {
             let named = shard.keys.get(&idem_key(&shard.queues.at(slot.queue).key, text)).copied();

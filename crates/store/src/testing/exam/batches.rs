@@ -3,7 +3,7 @@
 use super::bench::{Bench, LEASE};
 use super::candidate::Open;
 use super::request::New;
-use codeq_queue::store::{Abandon, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
+use codeq_queue::store::{Abandon, Cancel, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
 use codeq_queue::{Outcome, Place, Refusal, Task, TaskId};
 
 async fn running(bench: &Bench, count: usize) -> Vec<Task> {
@@ -52,18 +52,15 @@ pub async fn a_refused_report_does_not_touch_its_neighbours(open: Open) {
         thief.report(&tasks[1]),
         bench.fenced(&tasks[2]),
     ];
-    let beats = reports.iter().map(|report| Heartbeat { report: report.clone(), extend: LEASE * 2 });
+    let beats = reports.iter().map(|report| Heartbeat::new(report.clone(), LEASE * 2));
     let answers = bench.ask("heartbeat", bench.store().heartbeat(beats.collect())).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.map(|_| ())).collect();
     assert_eq!(answers, [Ok(()), Err(Refusal::NotFound), Err(Refusal::NotOwner), Ok(())]);
-    let nacks = reports.iter().map(|report| Nack {
-        report: report.clone(),
-        delay_seconds: 2,
-        reason: Some("x".into()),
-    });
+    let nacks = reports.iter().map(|report| Nack::new(report.clone(), 2, Some("x".into())));
     let answers = bench.ask("nack", bench.store().nack(nacks.collect())).await;
     let back = Ok(Returned::Requeued { delay_seconds: 2 });
     assert_eq!(answers, [back.clone(), Err(Refusal::NotFound), Err(Refusal::NotOwner), back]);
-    let abandons = reports.iter().map(|report| Abandon { report: report.clone(), refund: false });
+    let abandons = reports.iter().map(|report| Abandon::new(report.clone(), false));
     let answers = bench.ask("abandon", bench.store().abandon(abandons.collect())).await;
     let late = Err(Refusal::NotInProgress);
     assert_eq!(answers, [late.clone(), Err(Refusal::NotFound), Err(Refusal::NotOwner), late]);
@@ -109,9 +106,10 @@ pub async fn operators_work_in_batches_too(open: Open) {
     assert_eq!(requeued[2].as_ref().map(|task| task.state.place()), Ok(Place::PendingList));
     let removed = bench.ask("remove", bench.store().remove(named.clone())).await;
     assert_eq!(removed, [Err(Refusal::NotDead), Err(Refusal::NotFound), Err(Refusal::NotDead)]);
-    let cancelled = bench.ask("cancel", bench.store().cancel(named.clone())).await;
+    let cancelled =
+        bench.ask("cancel", bench.store().cancel(named.iter().cloned().map(Cancel::now).collect())).await;
     assert!(cancelled[0].is_ok() && cancelled[2].is_ok());
     assert_eq!(cancelled[1], Err(Refusal::NotFound));
-    let again = bench.ask("cancel", bench.store().cancel(named)).await;
-    assert_eq!(again[0], Err(Refusal::AlreadyTerminal));
+    let again = bench.ask("cancel", bench.store().cancel(named.into_iter().map(Cancel::now).collect())).await;
+    assert_eq!(again[0], cancelled[0], "a cancelled task stays as it is");
 }

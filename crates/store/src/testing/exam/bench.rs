@@ -7,7 +7,8 @@ use super::candidate::{Candidate, Open};
 use super::request::New;
 use crate::{Clock, Rules};
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Heartbeat, Nack, Report, ResultLookup, Returned, Submit, TaskRef, Wait,
+    Abandon, Answer, Beat, Cancel, Claim, Created, Heartbeat, Nack, Report, ResultLookup, Returned, Submit,
+    TaskRef, Wait,
 };
 use codeq_queue::{
     Attempt, Backoff, BackoffPolicy, Commands, Outcome, Owner, QueueKey, QueueStats, Refusal, ResultRecord,
@@ -216,12 +217,16 @@ impl Bench {
         Report { attempt: Some(task.attempts), ..self.report(task) }
     }
 
+    pub async fn beat(&self, beat: Heartbeat) -> Result<Beat, Refusal> {
+        one(self.ask("heartbeat", self.store().heartbeat(vec![beat])).await)
+    }
+
     pub async fn heartbeat(&self, report: Report, extend: Duration) -> Result<(), Refusal> {
-        one(self.ask("heartbeat", self.store().heartbeat(vec![Heartbeat { report, extend }])).await)
+        self.beat(Heartbeat::new(report, extend)).await.map(|_| ())
     }
 
     pub async fn nack(&self, task: &Task, delay_seconds: i64, reason: &str) -> Result<Returned, Refusal> {
-        let nack = Nack { report: self.report(task), delay_seconds, reason: Some(reason.into()) };
+        let nack = Nack::new(self.report(task), delay_seconds, Some(reason.into()));
         one(self.ask("nack", self.store().nack(vec![nack])).await)
     }
 
@@ -234,7 +239,7 @@ impl Bench {
     }
 
     pub async fn give_back(&self, report: Report, refund: bool) -> Result<Returned, Refusal> {
-        one(self.ask("abandon", self.store().abandon(vec![Abandon { report, refund }])).await)
+        one(self.ask("abandon", self.store().abandon(vec![Abandon::new(report, refund)])).await)
     }
 
     pub async fn submit(&self, task: &Task, outcome: Outcome) -> Result<ResultRecord, Refusal> {
@@ -259,7 +264,7 @@ impl Bench {
     // Operators.
 
     pub async fn cancel(&self, id: TaskId) -> Result<Task, Refusal> {
-        one(self.ask("cancel", self.store().cancel(vec![self.named(id)])).await)
+        one(self.ask("cancel", self.store().cancel(vec![Cancel::now(self.named(id))])).await)
     }
 
     pub async fn requeue(&self, id: TaskId, max_attempts: Option<u32>) -> Result<Task, Refusal> {

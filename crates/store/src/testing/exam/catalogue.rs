@@ -2,9 +2,9 @@
 
 use super::bench::Bench;
 use super::candidate::Open;
-use codeq_queue::Refusal;
 use codeq_queue::subscription::{DeliveryMode, NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
+use codeq_queue::{Refusal, limits};
 use std::time::Duration;
 
 pub fn policy(max_attempts: i64) -> Policy {
@@ -109,6 +109,21 @@ pub async fn a_malformed_subscription_is_refused(open: Open) {
     let refused = bench.ask("subscribe", bench.store().subscribe(bad)).await;
     assert_eq!(refused, Err(Refusal::InvalidSubscription("groupId is required")));
     assert!(list(&bench).await.is_empty());
+}
+
+pub async fn a_tenant_has_a_bounded_number_of_subscriptions(open: Open) {
+    let bench = Bench::new(&open);
+    let first = subscribe(&bench, 10).await;
+    for _ in 1..limits::SUBSCRIPTIONS {
+        subscribe(&bench, 60).await;
+    }
+    let ask = || bench.store().subscribe(subscription(&bench, 60));
+    let refused = bench.ask("subscribe", ask()).await;
+    assert_eq!(refused, Err(Refusal::TooManySubscriptions(limits::SUBSCRIPTIONS)));
+    assert_eq!(renew(&bench, first.id, 10).await.map(|renewed| renewed.id), Ok(first.id));
+    subscribe(&bench.tenant("umbrella"), 60).await;
+    bench.advance(11);
+    assert!(bench.ask("subscribe", ask()).await.is_ok(), "one that has expired does not count");
 }
 
 pub async fn subscriptions_of_all_tenants_are_listed_in_creation_order(open: Open) {

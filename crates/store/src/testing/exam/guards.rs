@@ -8,7 +8,7 @@ use codeq_queue::{Outcome, Refusal, Task, TaskId};
 
 /// Sends `report` with each of the four verbs and gives what refused it.
 async fn refusals(bench: &Bench, report: &Report) -> [Option<Refusal>; 5] {
-    let nack = Nack { report: report.clone(), delay_seconds: 1, reason: None };
+    let nack = Nack::new(report.clone(), 1, None);
     [
         bench.heartbeat(report.clone(), LEASE).await.err(),
         bench.ask("nack", bench.store().nack(vec![nack])).await.remove(0).err(),

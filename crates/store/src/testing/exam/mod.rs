@@ -34,6 +34,9 @@ pub mod reopening;
 pub mod results;
 pub mod retention;
 pub mod returning;
+pub mod schedules;
+pub mod stopping;
+pub mod unique;
 pub mod waiting;
 
 pub use candidate::{Candidate, Open, START};
@@ -68,6 +71,7 @@ macro_rules! exam {
             returning {
                 a_nacked_task_waits_and_comes_back,
                 a_nack_with_no_delay_is_ready_at_once,
+                a_nack_with_a_refund_uses_no_attempt_and_never_kills,
                 a_blank_reason_keeps_the_error,
                 a_long_reason_is_cut,
                 an_explicit_delay_bypasses_the_policy_and_is_clamped,
@@ -169,6 +173,8 @@ macro_rules! exam {
             operations {
                 an_operation_is_kept_and_changed_version_by_version,
                 an_operation_survives_a_reopening,
+                what_operators_did_is_listed_by_page_and_filter,
+                what_operators_did_survives_a_reopening,
             }
             batches {
                 an_empty_batch_is_answered_by_nothing,
@@ -223,7 +229,9 @@ macro_rules! exam {
                 a_requeued_dead_letter_can_be_completed,
                 a_requeued_dead_letter_joins_the_tail,
                 a_removed_dead_letter_is_gone,
-                only_dead_letters_are_requeued_and_removed,
+                what_has_failed_or_was_cancelled_can_be_requeued,
+                a_requeued_failure_outlives_its_old_retention,
+                only_dead_letters_are_removed_and_only_failures_requeued,
                 operators_do_not_reach_other_tenants,
                 the_history_tells_how_every_attempt_ended,
                 the_history_tells_of_running_completed_and_cancelled_attempts,
@@ -244,6 +252,7 @@ macro_rules! exam {
                 topics_belong_to_one_tenant,
                 a_subscription_is_kept_as_asked,
                 a_malformed_subscription_is_refused,
+                a_tenant_has_a_bounded_number_of_subscriptions,
                 subscriptions_of_all_tenants_are_listed_in_creation_order,
                 an_expired_subscription_is_gone_and_cannot_be_renewed,
                 a_renewal_counts_from_now,
@@ -288,6 +297,30 @@ macro_rules! exam {
             }
         }
     };
+    (@flow $open:expr) => {
+        $crate::exam! { @topics $open;
+            stopping {
+                a_task_that_nobody_claims_in_time_fails,
+                a_task_that_was_claimed_does_not_expire,
+                a_lease_never_outlives_the_longest_run,
+                a_cancel_with_grace_lets_the_owner_finish,
+                a_cancelled_task_ends_at_its_deadline,
+                giving_a_cancelled_task_back_ends_it,
+                a_cancel_with_grace_ends_what_does_not_run,
+                checkpoints_reach_the_next_attempt_and_progress_who_asks,
+                cancels_checkpoints_and_expiries_are_kept,
+            }
+            unique {
+                a_second_create_finds_the_holder_until_it_ends,
+                a_deduplicated_create_stores_no_idempotency_key,
+                a_key_until_the_start_is_free_after_the_first_claim,
+                a_key_for_some_time_outlives_its_task,
+                a_later_create_replaces_what_nobody_has_claimed,
+                a_later_create_cancels_the_holder,
+                unique_keys_and_replaced_payloads_are_kept,
+            }
+        }
+    };
     (@topics $open:expr; $($topic:ident { $($case:ident,)* })*) => {
         $(mod $topic {
             #[allow(unused_imports, reason = "what the expression names is in scope where the macro is used")]
@@ -299,6 +332,29 @@ macro_rules! exam {
                 }
             )*
         })*
+    };
+}
+
+/// The part of the exam for stores that keep schedules.
+#[macro_export]
+macro_rules! exam_schedules {
+    ($open:expr) => {
+        $crate::exam! { @topics $open;
+            schedules {
+                every_tick_makes_a_task,
+                a_tick_is_skipped_while_the_task_before_lives,
+                a_tick_cancels_the_task_before_if_asked_to,
+                missed_ticks_are_caught_up_with,
+                a_paused_schedule_makes_and_misses_nothing,
+                a_trigger_makes_a_task_besides_the_plan,
+                a_put_creates_changes_or_leaves_alone,
+                a_deleted_schedule_does_not_tick,
+                schedules_are_listed_by_name_within_their_tenant,
+                a_backfill_makes_each_task_once,
+                many_that_fall_due_together_tick_once_each,
+                schedules_are_found_again_after_reopening,
+            }
+        }
     };
 }
 
@@ -328,6 +384,9 @@ mod tests {
             include_str!("outbox.rs"),
             include_str!("clock.rs"),
             include_str!("reopening.rs"),
+            include_str!("schedules.rs"),
+            include_str!("stopping.rs"),
+            include_str!("unique.rs"),
         ];
         let mut cases = 0;
         for line in sources.iter().flat_map(|source| source.lines()) {

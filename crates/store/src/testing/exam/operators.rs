@@ -62,7 +62,10 @@ pub async fn what_has_ended_cannot_be_cancelled(open: Open) {
     let cancelled = bench.create("render").await;
     bench.cancel(cancelled.id).await.expect("a ready task can be cancelled");
     let dead = bench.dead("render").await;
-    for id in [completed.id, failed.id, cancelled.id, dead.id] {
+    let before = bench.lookup(cancelled.id).await;
+    assert!(bench.cancel(cancelled.id).await.is_ok(), "a cancelled task stays as it is");
+    assert_eq!(bench.lookup(cancelled.id).await, before);
+    for id in [completed.id, failed.id, dead.id] {
         let before = bench.lookup(id).await;
         assert_eq!(bench.cancel(id).await, Err(Refusal::AlreadyTerminal));
         assert_eq!(bench.lookup(id).await, before);
@@ -136,7 +139,46 @@ pub async fn a_removed_dead_letter_is_gone(open: Open) {
     assert_eq!(bench.remove(dead.id).await, Err(Refusal::NotFound));
 }
 
-pub async fn only_dead_letters_are_requeued_and_removed(open: Open) {
+/// What failed by mistake can be tried again, with everything that a new attempt needs.
+pub async fn what_has_failed_or_was_cancelled_can_be_requeued(open: Open) {
+    let bench = Bench::new(&open);
+    let failed = bench.create_and_take(New::of("render").key("k")).await;
+    bench.submit(&failed, Outcome::failed("by mistake")).await.expect("the owner may fail its task");
+    let cancelled = bench.create("cancelled").await;
+    bench.cancel(cancelled.id).await.expect("a ready task can be cancelled");
+    let stopped = bench.create_and_take(New::of("stopped")).await;
+    bench.cancel(stopped.id).await.expect("a running task can be cancelled");
+    for (task, attempts) in [(&failed, 1), (&cancelled, 0), (&stopped, 1)] {
+        let again = bench.requeue(task.id, Some(3)).await.expect("a failed task can be requeued");
+        assert_eq!(again, bench.get(task.id).await);
+        assert_eq!((again.state.status(), again.state.place()), (TaskStatus::Pending, Place::PendingList));
+        assert_eq!((again.attempts, again.refunds, again.max_attempts), (attempts, attempts, 3));
+        assert_eq!(bench.lookup(task.id).await, ResultLookup::Pending);
+        assert_eq!(bench.requeue(task.id, None).await, Err(Refusal::NotDead));
+        let stats = bench.stats(&task.body.command).await;
+        assert_eq!((stats.ready_total(), stats.dead), (1, 0), "{}", task.body.command);
+    }
+    let same = bench.make(New::of("render").key("k")).await;
+    assert_eq!((same.task.id, same.is_replay), (failed.id, true), "it has its key again");
+    let running = bench.take("render").await;
+    bench.complete(&running).await;
+    assert_eq!(bench.requeue(failed.id, None).await, Err(Refusal::NotDead), "it has completed");
+}
+
+pub async fn a_requeued_failure_outlives_its_old_retention(open: Open) {
+    let bench = Bench::new(&open);
+    let failed = bench.create_and_take(New::of("render")).await;
+    bench.submit(&failed, Outcome::failed("by mistake")).await.expect("the owner may fail its task");
+    let again = bench.requeue(failed.id, None).await.expect("a failed task can be requeued");
+    bench.advance(100 * 86_400);
+    assert_eq!(bench.get(failed.id).await, again);
+    let over = bench.create_and_take(New::of("over")).await;
+    bench.submit(&over, Outcome::failed("for good")).await.expect("the owner may fail its task");
+    bench.advance(100 * 86_400);
+    assert_eq!(bench.requeue(over.id, None).await, Err(Refusal::NotFound), "its retention is over");
+}
+
+pub async fn only_dead_letters_are_removed_and_only_failures_requeued(open: Open) {
     let bench = Bench::new(&open);
     let ready = bench.create("ready").await;
     let delayed = bench.make(New::of("delayed").delayed_ms(10)).await.task;
@@ -147,7 +189,9 @@ pub async fn only_dead_letters_are_requeued_and_removed(open: Open) {
     bench.cancel(cancelled.id).await.expect("a ready task can be cancelled");
     for id in [ready.id, delayed.id, running.id, done.id, cancelled.id] {
         let before = bench.get(id).await;
-        assert_eq!(bench.requeue(id, Some(9)).await, Err(Refusal::NotDead));
+        if id != cancelled.id {
+            assert_eq!(bench.requeue(id, Some(9)).await, Err(Refusal::NotDead));
+        }
         assert_eq!(bench.remove(id).await, Err(Refusal::NotDead));
         assert_eq!(bench.get(id).await, before);
     }

@@ -1,6 +1,6 @@
 //! Requests to create, said briefly: a command and what differs from the ordinary.
 
-use codeq_queue::{Body, Delay, NewTask, Time};
+use codeq_queue::{Body, Delay, NewTask, OnConflict, TaskOptions, Time, UniqueRule, UniqueUntil};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ impl New {
             idempotency_key: None,
             trace_parent: None,
             trace_state: None,
+            options: None,
         };
         New { body, priority: 0, max_attempts: 5, delay: Delay::None }
     }
@@ -64,6 +65,38 @@ impl New {
         self.body.trace_parent = Some(parent.into());
         self.body.trace_state = Some(state.into());
         self
+    }
+
+    fn options(mut self, change: impl FnOnce(&mut TaskOptions)) -> New {
+        let mut options = self.body.options.take().map(|boxed| *boxed).unwrap_or_default();
+        change(&mut options);
+        self.body.options = options.boxed();
+        self
+    }
+
+    pub fn lane(self, lane: &str) -> New {
+        self.options(|options| options.lane = Some(lane.into()))
+    }
+
+    pub fn unique(self, key: &str, until: UniqueUntil, on_conflict: OnConflict) -> New {
+        let rule = UniqueRule { key: key.into(), until, on_conflict, max_wait: None };
+        self.options(|options| options.unique = Some(rule))
+    }
+
+    pub fn max_wait(self, wait: Duration) -> New {
+        self.options(|options| {
+            if let Some(unique) = &mut options.unique {
+                unique.max_wait = Some(wait);
+            }
+        })
+    }
+
+    pub fn expires_at(self, at: Time) -> New {
+        self.options(|options| options.expires_at = Some(at))
+    }
+
+    pub fn max_run(self, longest: Duration) -> New {
+        self.options(|options| options.max_run = Some(longest))
     }
 
     pub fn delayed_ms(mut self, ms: u64) -> New {

@@ -46,7 +46,6 @@ pub async fn a_failed_task_is_final_and_not_a_dead_letter(open: Open) {
     let failed = bench.get(task.id).await;
     assert_eq!((failed.state.status(), failed.state.place()), (TaskStatus::Failed, Place::None));
     assert_eq!(failed.error.as_deref(), Some("no such file"));
-    assert_eq!(bench.requeue(task.id, None).await, Err(Refusal::NotDead));
     bench.advance(3600);
     assert!(bench.claim_any(1).await.is_empty(), "a failure by a worker is not retried");
 }

@@ -31,6 +31,22 @@ pub async fn a_nack_with_no_delay_is_ready_at_once(open: Open) {
     assert_eq!(bench.take("render").await.attempts, 2);
 }
 
+pub async fn a_nack_with_a_refund_uses_no_attempt_and_never_kills(open: Open) {
+    let bench = Bench::new(&open);
+    let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
+    let nack = Nack { refund: true, ..Nack::new(bench.report(&task), 7, Some("too early".into())) };
+    let back = bench.ask("nack", bench.store().nack(vec![nack])).await.remove(0);
+    assert_eq!(back, Ok(Returned::Requeued { delay_seconds: 7 }));
+    let waiting = bench.get(task.id).await;
+    assert_eq!(until(&waiting), bench.now().plus_seconds(7));
+    assert_eq!((waiting.attempts, waiting.refunds, waiting.error.as_deref()), (1, 1, Some("too early")));
+    bench.advance(7);
+    let again = bench.take("render").await;
+    assert_eq!((again.id, again.attempts), (task.id, 2));
+    // The next one counts.
+    assert_eq!(bench.nack(&again, 7, "x").await, Ok(Returned::Dead));
+}
+
 pub async fn a_blank_reason_keeps_the_error(open: Open) {
     let bench = Bench::new(&open);
     let task = bench.create_and_take(New::of("render")).await;
@@ -38,7 +54,7 @@ pub async fn a_blank_reason_keeps_the_error(open: Open) {
     for reason in [None, Some(String::new()), Some("  \t".into())] {
         bench.advance(1);
         let task = bench.take("render").await;
-        let nack = Nack { report: bench.report(&task), delay_seconds: 1, reason };
+        let nack = Nack::new(bench.report(&task), 1, reason);
         bench.ask("nack", bench.store().nack(vec![nack])).await.remove(0).expect("the owner may nack");
         assert_eq!(bench.get(task.id).await.error.as_deref(), Some("first"));
     }

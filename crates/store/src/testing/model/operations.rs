@@ -3,7 +3,7 @@
 use super::choice::TENANTS;
 use super::compare::{same_history, same_stats};
 use super::driver::{Compared, Driver, same, unnumbered};
-use codeq_queue::store::{Created, ResultLookup, TaskRef, Wait};
+use codeq_queue::store::{Cancel, Created, ResultLookup, TaskRef, Wait};
 use codeq_queue::{State, Task, TaskId, Time};
 use rand::Rng;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Driver {
     async fn cancel(&mut self) -> Compared {
         let named = self.target(|entry| entry.record.is_none());
         self.doing = format!("cancel {named:?}");
-        let found = self.ask("cancel", self.store().cancel(vec![named.clone()])).await?;
+        let found = self.ask("cancel", self.store().cancel(vec![Cancel::now(named.clone())])).await?;
         same("cancel", &found, &vec![self.model.cancel(&named)])
     }
 

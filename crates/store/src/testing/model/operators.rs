@@ -9,6 +9,9 @@ use std::sync::Arc;
 impl Model {
     pub fn cancel(&mut self, named: &TaskRef) -> Result<Task, Refusal> {
         let entry = self.find(named).ok_or(Refusal::NotFound)?;
+        if entry.task.state == State::Cancelled {
+            return Ok(entry.task.clone());
+        }
         if entry.record.is_some() {
             return Err(Refusal::AlreadyTerminal);
         }
@@ -27,7 +30,9 @@ impl Model {
     }
 
     pub fn requeue(&mut self, named: &TaskRef, max_attempts: Option<u32>) -> Result<Task, Refusal> {
-        self.dead(named)?;
+        if !self.find(named).ok_or(Refusal::NotFound)?.task.state.has_failed() {
+            return Err(Refusal::NotDead);
+        }
         self.make_ready(named.id);
         let entry = self.entry(named.id);
         entry.task.refunds = entry.task.attempts;

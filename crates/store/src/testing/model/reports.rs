@@ -26,7 +26,8 @@ impl Driver {
             _ => 0,
         };
         let reason = self.pick(&[None, Some(" "), Some("disk full"), Some("é")]).map(str::to_owned);
-        Nack { report: self.report(), delay_seconds, reason }
+        let refund = delay_seconds > 0 && self.one_in(3);
+        Nack { refund, ..Nack::new(self.report(), delay_seconds, reason) }
     }
 
     pub(super) async fn nack(&mut self) -> Compared {
@@ -50,7 +51,7 @@ impl Driver {
 
     pub(super) async fn abandon(&mut self) -> Compared {
         let asked: Vec<Abandon> =
-            (0..self.batch()).map(|_| Abandon { report: self.report(), refund: self.one_in(3) }).collect();
+            (0..self.batch()).map(|_| Abandon::new(self.report(), self.one_in(3))).collect();
         self.doing = format!("{asked:?}");
         let found = self.ask("abandon", self.store().abandon(asked.clone())).await?;
         let expected: Vec<_> = asked.iter().map(|abandon| self.model.abandon(abandon)).collect();
@@ -61,7 +62,7 @@ impl Driver {
         let asked: Vec<Heartbeat> = (0..self.batch())
             .map(|_| {
                 let extend = Duration::from_secs(self.rng.random_range(1..200));
-                Heartbeat { report: self.report(), extend }
+                Heartbeat::new(self.report(), extend)
             })
             .collect();
         self.doing = format!("{asked:?}");

@@ -3,7 +3,7 @@
 use super::backoff;
 use super::state::{Entry, Model};
 use codeq_queue::attempt::AttemptEnd;
-use codeq_queue::store::{Abandon, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
+use codeq_queue::store::{Abandon, Beat, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef};
 use codeq_queue::{
     Attempt, AttemptOutcome, Commands, Delay, FailureReason, Lease, NewTask, Outcome, QueueKey, Refusal,
     ResultRecord, State, Status, Task, TaskId, Time,
@@ -23,7 +23,7 @@ impl Model {
                 && body.idempotency_key == new.body.idempotency_key
         };
         if let Some(entry) = self.entries.iter().find(same) {
-            return Created { task: entry.task.clone(), is_replay: true };
+            return Created { task: entry.task.clone(), is_replay: true, is_duplicate: false };
         }
         let at = match new.delay {
             Delay::None => self.now,
@@ -40,13 +40,15 @@ impl Model {
             refunds: 0,
             max_attempts: new.max_attempts,
             error: None,
+            checkpoint: None,
+            progress: None,
             created_at: self.now,
             updated_at: self.now,
         };
         let entry = Entry { task: task.clone(), record: None, history: Vec::new(), ends: None };
         self.spellings.insert(entry.key(), (&*new.body.command).into());
         self.entries.push(entry);
-        Created { task, is_replay: false }
+        Created { task, is_replay: false, is_duplicate: false }
     }
 
     pub(super) fn next_ready(&mut self) -> State {
@@ -75,7 +77,7 @@ impl Model {
     pub fn lend(&mut self, id: TaskId, claim: &Claim) -> Task {
         let now = self.now;
         let entry = self.entry(id);
-        let lease = Lease { owner: claim.owner.clone(), until: now.plus(claim.lease), claimed_at: now };
+        let lease = Lease::new(claim.owner.clone(), now.plus(claim.lease), now);
         entry.task.state = State::Running(lease.into());
         entry.task.attempts += 1;
         entry.task.updated_at = entry.task.updated_at.max(now);
@@ -106,7 +108,7 @@ impl Model {
         }
     }
 
-    pub fn heartbeat(&mut self, beat: &Heartbeat) -> Result<(), Refusal> {
+    pub fn heartbeat(&mut self, beat: &Heartbeat) -> Result<Beat, Refusal> {
         let (id, until) = self.guard(&beat.report)?;
         if until <= self.now {
             return Err(Refusal::LeaseLost);
@@ -117,18 +119,21 @@ impl Model {
             *lease = Lease { until: now.plus(beat.extend), ..(**lease).clone() }.into();
         }
         task.updated_at = task.updated_at.max(now);
-        Ok(())
+        Ok(Beat { lease_until: now.plus(beat.extend), cancel: None })
     }
 
     pub fn nack(&mut self, nack: &Nack, choose: Choose) -> Result<Returned, Refusal> {
         let (id, _) = self.guard(&nack.report)?;
         let reason = given(nack.reason.as_deref());
         let explicit = u64::try_from(nack.delay_seconds).ok().filter(|seconds| *seconds > 0);
-        self.end_attempt(id, AttemptOutcome::Nack, reason.as_deref());
+        let outcome = if nack.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Nack };
+        self.end_attempt(id, outcome, reason.as_deref());
         if let Some(reason) = &reason {
             self.entry(id).task.error = Some(reason.clone());
         }
-        if self.is_spent(id) {
+        if nack.refund {
+            self.entry(id).task.refunds += 1;
+        } else if self.is_spent(id) {
             return Ok(self.bury(id, reason.unwrap_or("MAX_ATTEMPTS".into())));
         }
         Ok(self.put_back(id, explicit, choose))

@@ -1,58 +1,30 @@
 //! Rare orders of events, each made to happen.
 
-use super::{Ground, feed};
+use super::{Ground, feed, is_of_tables};
 use crate::candidates::local;
 use codeq_queue::store::{Health, Import, Nack, Returned, Wait};
 use codeq_queue::{Commands, State, Task, TaskId, limits};
 use codeq_store::Rules;
 use codeq_store::local::Durability;
+use codeq_store::local::files::Files;
 use codeq_store::testing::exam::bench::{Bench, eager_rules, eventually, plain_rules, within};
 use codeq_store::testing::exam::request::New;
-use codeq_store::testing::lossy::{LossyTree, Step};
+use codeq_store::testing::observed::Call;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Stops the tree's next commit at its beginning: tells when it is there, and goes on when told.
-fn stop_commits(ground: &Ground) -> (Receiver<()>, Sender<()>) {
-    let (arrive, arrived) = channel();
-    let (go, gone) = channel();
-    let gate = Mutex::new((arrive, gone));
-    ground.tree.set_hook(Some(Arc::new(move |step| {
-        let gate = gate.lock().unwrap();
-        if step == Step::Begun && gate.0.send(()).is_ok() {
-            let _ = gate.1.recv();
-        }
-        true
-    })));
-    (arrived, go)
-}
-
-/// Waits off the runtime's thread, which the store's answers need.
-async fn arrival(arrived: Receiver<()>) {
-    let waiting = tokio::task::spawn_blocking(move || arrived.recv_timeout(Duration::from_secs(20)));
-    waiting.await.unwrap().expect("a commit begins");
-}
 
 #[tokio::test]
 async fn a_task_that_dies_and_is_removed_between_two_batches_stays_gone() {
     let mut ground = Ground::busy();
     let bench = ground.bench();
     let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
-    feed(&bench).await;
-    bench.create("other").await;
-    let (arrived, go) = stop_commits(&ground);
-    // It lets the tree take everything in first, and does not yet know of the death.
-    let removing = tokio::spawn(bench.store().remove(vec![bench.named(task.id)]));
-    arrival(arrived).await;
+    let bench = reopened(&mut ground, bench).await;
+    let then = ground.copy();
     assert_eq!(bench.nack(&task, 0, "broken").await, Ok(Returned::Dead));
-    ground.tree.set_hook(None);
-    drop(go);
-    assert_eq!(within("remove", removing).await.unwrap(), Ok(vec![Ok(())]));
+    bench.remove(task.id).await.unwrap();
     assert_eq!(bench.find(task.id).await, None);
-    feed(&bench).await;
-    let again = ground.copy().bench();
+    let again = stopped_at(&ground, &then).bench();
     assert_eq!(again.find(task.id).await, None, "what was removed has come back");
     assert_eq!(again.stats("render").await.ready_total(), 0);
 }
@@ -91,7 +63,7 @@ async fn a_large_batch_of_nacks_fits_the_journal() {
         assert_eq!(tasks.len(), 1000);
         let nack = |task| {
             let reason = Some("x".repeat(limits::ERROR_BYTES));
-            Nack { report: bench.report(task), delay_seconds: 0, reason }
+            Nack::new(bench.report(task), 0, reason)
         };
         let answers = within("nack", bench.store().nack(tasks.iter().map(nack).collect())).await;
         assert!(answers.is_ok(), "round {round}: {:?}", answers.err());
@@ -105,47 +77,56 @@ async fn reopened(ground: &mut Ground, bench: Bench) -> Bench {
     ground.bench()
 }
 
-/// What the batch needed of the old rows is gone when it is written again.
+/// The catalog is on the disk, and the directory's sync says otherwise.
 #[tokio::test]
-async fn a_batch_that_failed_after_it_was_applied_is_not_in_the_way_of_others() {
+async fn a_batch_that_failed_after_it_was_written_is_not_in_the_way_of_others() {
     let mut ground = Ground::busy();
     let bench = ground.bench();
     let task = bench.create("render").await;
-    feed(&bench).await;
     let bench = reopened(&mut ground, bench).await;
-    let fails = AtomicBool::new(true);
-    ground
-        .tree
-        .set_hook(Some(Arc::new(move |step| step != Step::Done || !fails.swap(false, Ordering::Relaxed))));
+    let (is_renamed, fails) = (AtomicBool::new(false), AtomicBool::new(true));
+    ground.files.set_veto(Some(Arc::new(move |call| match call {
+        Call::Rename { .. } => {
+            is_renamed.store(true, Ordering::Relaxed);
+            false
+        }
+        Call::SyncDir => is_renamed.load(Ordering::Relaxed) && fails.swap(false, Ordering::Relaxed),
+        _ => false,
+    })));
     bench.cancel(task.id).await.unwrap();
-    within("feeding", feed(&bench)).await;
-    assert_eq!(bench.store().health(), Health::Ready);
-    assert_eq!(ground.copy().bench().get(task.id).await.state, State::Cancelled);
+    eventually("the failure is noticed", || async { bench.store().health() != Health::Ready }).await;
+    eventually("the store is ready again", || async { bench.store().health() == Health::Ready }).await;
+    let bench = reopened(&mut ground, bench).await;
+    assert_eq!(bench.get(task.id).await.state, State::Cancelled);
 }
 
-/// Death comes between the flush and the look into the tree, to a task whose body only the tree has.
+/// Of a task whose body only the tables have, memory knows a part when it dies.
 #[tokio::test]
-async fn a_task_that_dies_while_it_is_looked_for_is_found() {
+async fn a_task_that_has_just_died_is_requeued_whole() {
     let mut ground = Ground::busy();
     let bench = ground.bench();
     let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
-    feed(&bench).await;
     let bench = reopened(&mut ground, bench).await;
-    bench.create("other").await;
-    let (arrived, go) = stop_commits(&ground);
-    let requeuing = tokio::spawn(bench.store().requeue(vec![bench.named(task.id)], None));
-    arrival(arrived).await;
     assert_eq!(bench.nack(&task, 0, "broken").await, Ok(Returned::Dead));
-    ground.tree.set_hook(None);
-    drop(go);
-    let requeued = within("requeue", requeuing).await.unwrap().unwrap().remove(0).unwrap();
+    let requeued = bench.requeue(task.id, None).await.unwrap();
     assert_eq!((requeued.id, &requeued.body), (task.id, &task.body));
     assert_eq!(bench.take("render").await.id, task.id);
 }
 
-/// A store that stopped before its tree had heard of anything since `tree` was copied.
-fn stopped_at(ground: &Ground, tree: LossyTree) -> Ground {
-    ground.with(ground.disk.snapshot(), tree)
+/// A store that stopped before its tables had heard of anything since `then` was copied: its journal is of now, its
+/// tables are of then.
+fn stopped_at(now: &Ground, then: &Ground) -> Ground {
+    let stopped = now.without_tables();
+    for name in then.disk.list().unwrap().into_iter().filter(|name| is_of_tables(name)) {
+        let from = then.disk.open(&name).unwrap();
+        let mut bytes = vec![0; usize::try_from(from.len().unwrap()).unwrap()];
+        assert_eq!(from.read_at(&mut bytes, 0).unwrap(), bytes.len());
+        let to = stopped.disk.create(&name).unwrap();
+        to.write_at(&bytes, 0).unwrap();
+        to.sync_data().unwrap();
+    }
+    stopped.disk.sync_dir().unwrap();
+    stopped
 }
 
 async fn import(bench: &Bench, task: &Task) {
@@ -158,13 +139,13 @@ async fn a_task_that_was_removed_imported_again_and_ended_since_the_last_batch_s
     let mut ground = Ground::busy();
     let bench = ground.bench();
     let task = bench.create_and_take(New::of("render").max_attempts(1)).await;
-    feed(&bench).await;
-    let (tree, ()) = ground.tree.freeze(|| ());
+    let bench = reopened(&mut ground, bench).await;
+    let then = ground.copy();
     assert_eq!(bench.nack(&task, 0, "broken").await, Ok(Returned::Dead));
     bench.remove(task.id).await.unwrap();
     import(&bench, &task).await;
     bench.cancel(task.id).await.unwrap();
-    let mut ground = stopped_at(&ground, tree);
+    let mut ground = stopped_at(&ground, &then);
     let bench = ground.bench();
     feed(&bench).await;
     let bench = reopened(&mut ground, bench).await;
@@ -183,13 +164,13 @@ async fn a_key_that_an_imported_task_gave_back_stays_with_its_next_task() {
     let imported = Task { id: TaskId::from_bits(u128::MAX / 7), ..model };
     import(&bench, &imported).await;
     assert_eq!(bench.nack(&bench.take("render").await, 0, "broken").await, Ok(Returned::Dead));
-    feed(&bench).await;
-    let (tree, ()) = ground.tree.freeze(|| ());
+    let bench = reopened(&mut ground, bench).await;
+    let then = ground.copy();
     bench.remove(imported.id).await.unwrap();
     let next = bench.make(New::of("render").max_attempts(1).key("k")).await;
     assert!(!next.is_replay);
     assert_eq!(bench.nack(&bench.take("render").await, 0, "broken").await, Ok(Returned::Dead));
-    let mut ground = stopped_at(&ground, tree);
+    let mut ground = stopped_at(&ground, &then);
     let bench = ground.bench();
     feed(&bench).await;
     let bench = reopened(&mut ground, bench).await;
@@ -198,7 +179,7 @@ async fn a_key_that_an_imported_task_gave_back_stays_with_its_next_task() {
 }
 
 /// Every flush made work for the next one: while others wrote, cleaning took as long as luck would have it, and so
-/// did everything that waits for the tree.
+/// did everything that waits for the tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cleaning_up_dead_letters_ends_while_others_write() {
     let rules = Rules { dead_retention: Some(Duration::from_secs(60)), ..plain_rules() };
@@ -230,7 +211,7 @@ async fn cleaning_up_dead_letters_ends_while_others_write() {
     assert!(long <= 5, "{long} of 50 flushes took longer than 100 ms");
 }
 
-/// Whoever looks into the tree before it acts looks again when something has left memory meanwhile, and here that
+/// Whoever looks into the tables before it acts looks again when something has left memory meanwhile, and here that
 /// happens all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_batches_with_keys_and_large_cleanups_end_while_the_tree_takes_in() {

@@ -1,10 +1,9 @@
 //! Power goes at any moment while clients are at work: before, between and after the writes and syncs of the
-//! journal, and within commits of the tree. `CODEQ_CRASH_SEEDS` says how many runs.
+//! journal and of the tables. `CODEQ_CRASH_SEEDS` says how many runs.
 
 use super::Ground;
 use super::facts::{self, Facts};
 use super::workload::{Told, run};
-use codeq_store::testing::lossy::Step;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ const STEPS: usize = 50;
 /// Moments kept per life.
 const MOMENTS: usize = 5;
 
-/// What was on the disk and in the tree at one moment, and what clients had been told by then.
+/// What was on the disk at one moment, and what clients had been told by then.
 struct Moment {
     told: Facts,
     ground: Ground,
@@ -52,15 +51,10 @@ impl Camera {
     }
 }
 
-/// Photographs the disk around every write and sync, and the tree at every step of a commit.
+/// Photographs the disk around every call that changes it.
 fn watch(ground: &Ground, told: &Told, camera: &Camera) {
     let (on_disk, disk_told, disk_camera) = (ground.clone(), told.clone(), camera.clone());
     ground.files.set_watch(Some(Arc::new(move |_, _| disk_camera.see(&on_disk, &disk_told))));
-    let (in_tree, tree_told, tree_camera) = (ground.clone(), told.clone(), camera.clone());
-    ground.tree.set_hook(Some(Arc::new(move |_: Step| {
-        tree_camera.see(&in_tree, &tree_told);
-        true
-    })));
 }
 
 #[tokio::test]
@@ -83,7 +77,6 @@ async fn live_and_crash(mut ground: Ground, facts: Facts, seed: u64) -> (Ground,
     watch(&ground, &told, &camera);
     run(&bench, &told, seed, CLIENTS, STEPS).await;
     ground.files.set_watch(None);
-    ground.tree.set_hook(None);
     let moments = camera.take();
     assert_eq!(moments.len(), MOMENTS);
     let mut survivor = None;

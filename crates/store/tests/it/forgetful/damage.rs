@@ -3,11 +3,9 @@
 use super::Ground;
 use codeq_queue::Task;
 use codeq_store::local::files::Files;
-use codeq_store::local::tree::Tree;
-use codeq_store::local::{self, LocalOptions, Parts, ShardParts};
+use codeq_store::local::{self, LocalOptions, Parts};
 use codeq_store::testing::exam::bench::Bench;
 use codeq_store::testing::forgetful::ForgetfulDisk;
-use codeq_store::testing::lossy::LossyTree;
 use codeq_store::testing::observed::{Call, When};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -61,7 +59,7 @@ async fn a_frame_torn_at_any_byte_is_cut_off_and_nothing_else() {
     let frame = frames.lock().unwrap().pop().expect("the create was written");
     let (old, new) = (frame.read(&before), frame.read(&ground.disk));
     for cut in 0..=frame.bytes {
-        let mut copy = ground.without_tree();
+        let mut copy = ground.without_tables();
         for at in cut..frame.bytes {
             copy.disk.corrupt(&frame.name, frame.offset + at as u64, old[at] ^ new[at]);
         }
@@ -72,7 +70,7 @@ async fn a_frame_torn_at_any_byte_is_cut_off_and_nothing_else() {
         assert_eq!(bench.stats("newest").await.ready_total(), u64::from(is_whole));
         if cut.is_multiple_of(16) {
             let next = bench.create("next").await;
-            let again = copy.without_tree().bench();
+            let again = copy.without_tables().bench();
             assert_there(&again, &kept).await;
             assert_there(&again, &[next]).await;
         }
@@ -92,7 +90,7 @@ async fn a_flipped_bit_in_a_frame_that_was_kept_is_refused_with_file_and_offset(
     assert_eq!(frames.len(), 2);
     for frame in frames {
         for at in 0..frame.bytes {
-            let mut copy = ground.without_tree();
+            let mut copy = ground.without_tables();
             copy.disk.corrupt(&frame.name, frame.offset + at as u64, 1 << (at % 8));
             let refused = copy.open().err().unwrap_or_else(|| panic!("byte {at} of {frame:?} is not missed"));
             let expected = format!("/forgetful/{} is damaged at byte {}", frame.name, frame.offset);
@@ -109,7 +107,7 @@ async fn a_damaged_header_in_front_of_frames_is_refused_with_file_and_offset() {
     bench.create("first").await;
     let name = frames.lock().unwrap().pop().expect("the create was written").name;
     for at in 0..56 {
-        let mut copy = ground.without_tree();
+        let mut copy = ground.without_tables();
         copy.disk.corrupt(&name, at, 0x10);
         let refused = copy.open().err().unwrap_or_else(|| panic!("byte {at} of the header is not missed"));
         let expected = format!("/forgetful/{name} is damaged at byte 0");
@@ -128,7 +126,7 @@ async fn a_journal_that_lost_a_file_is_refused() {
     }
     bench.create("second").await;
     let first = frames.lock().unwrap()[0].name.clone();
-    let mut copy = ground.without_tree();
+    let mut copy = ground.without_tables();
     copy.disk.remove(&first).unwrap();
     let refused = copy.open().err().expect("frames are missing").to_string();
     assert!(refused.starts_with("/forgetful/journal-"), "{refused}");
@@ -141,13 +139,10 @@ async fn a_refused_store_leaves_no_threads_at_its_healthy_shards() {
     let mut ground = Ground::small();
     let frames = frames(&ground);
     ground.bench().create("first").await;
-    let damaged = ground.without_tree();
+    let damaged = ground.without_tables();
     damaged.disk.corrupt(&frames.lock().unwrap()[0].name, 0, 0x10);
-    let healthy: Arc<dyn Tree> = Arc::new(LossyTree::new());
-    let shards = vec![
-        ShardParts { files: Some(Arc::new(ForgetfulDisk::new())), tree: healthy.clone() },
-        ShardParts { files: Some(Arc::new(damaged.disk)), tree: Arc::new(damaged.tree) },
-    ];
-    assert!(local::assemble(LocalOptions::new("/forgetful"), Parts::doubles(shards, 9)).is_err());
-    assert_eq!(Arc::strong_count(&healthy), 1, "nobody holds the tree any more");
+    let healthy = Arc::new(ForgetfulDisk::new());
+    let shards: Vec<Arc<dyn Files>> = vec![healthy.clone(), Arc::new(damaged.disk)];
+    assert!(local::assemble(LocalOptions::new("/forgetful"), Parts::over(shards, 9)).is_err());
+    assert_eq!(Arc::strong_count(&healthy), 1, "nobody holds the files any more");
 }

@@ -40,7 +40,7 @@ async fn work(bench: &Bench) -> Facts {
                 let done = ask("submit", bench.store().submit(vec![Submit { report, outcome }])).await;
                 done.map(one).iter().flatten().for_each(|_| learn(&task, u64::MAX));
             } else {
-                let nack = Nack { report, delay_seconds: 0, reason: Some("busy".into()) };
+                let nack = Nack::new(report, 0, Some("busy".into()));
                 let done = ask("nack", bench.store().nack(vec![nack])).await;
                 done.map(one).iter().flatten().for_each(|_| learn(&task, 2 * u64::from(task.attempts)));
             }

@@ -2,7 +2,8 @@
 
 use super::Ground;
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{Commands, Failure, Time};
+use codeq_queue::{Commands, Failure, Store, Time};
+use codeq_store::local::{self, Limits, LocalOptions};
 use codeq_store::testing::exam::bench::{Bench, within};
 use codeq_store::testing::exam::request::New;
 use codeq_store::{Clock, ManualClock};
@@ -120,4 +121,47 @@ async fn a_store_whose_owner_died_says_so_and_still_closes() {
     assert_eq!(closed, Ok(Ok(())), "the store closes");
     ground.lens = None;
     assert_eq!(ground.copy().bench().get(kept.id).await, kept);
+}
+
+/// What watches the store runs on the thread that answers callers. When it fails there, nobody is left waiting: not
+/// who asked, not who waits for room, not who closes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_committer_died_says_so_and_still_closes() {
+    let directory = tempfile::tempdir().unwrap();
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let armed = is_armed.clone();
+    let observer = move |_: &[codeq_queue::Event]| {
+        let is_to_die = armed.load(Ordering::Acquire);
+        assert!(!is_to_die, "the committer is to die");
+    };
+    let options = || LocalOptions::new(directory.path());
+    let limits = Limits { unsettled_bytes: 64 << 10, ..Limits::default() };
+    let watched = LocalOptions { observer: Some(Arc::new(observer)), limits, ..options() };
+    let store: Arc<dyn Store> = local::open(watched).unwrap();
+    // Whatever happens, dropping the store must not stop the other tests.
+    std::mem::forget(store.clone());
+    let tenant: Arc<str> = "t".into();
+    let new =
+        |payload: usize| New::of("kept").payload(&format!("\"{}\"", "x".repeat(payload))).build(&tenant);
+    let kept = store.create(vec![new(10)]).await.unwrap().remove(0).unwrap().task;
+    is_armed.store(true, Ordering::Release);
+    let patience = Duration::from_secs(5);
+    // More than there is room for: the last ones wait for the tables.
+    let many = (0..20).map(|_| {
+        let creating = store.create(vec![new(32 << 10)]);
+        tokio::spawn(async move { tokio::time::timeout(patience, creating).await })
+    });
+    for waiting in many.collect::<Vec<_>>() {
+        let answer = waiting.await.unwrap().expect("a dead committer is noticed");
+        assert!(matches!(answer, Ok(_) | Err(Failure::Unavailable { .. } | Failure::Closed)), "{answer:?}");
+    }
+    let late = tokio::time::timeout(patience, store.create(vec![new(10)])).await.expect("it is noticed");
+    assert!(matches!(late, Err(Failure::Unavailable { .. })), "{late:?}");
+    let health = store.health();
+    assert!(matches!(&health, Health::Poisoned(reason) if reason.contains("has failed")), "{health:?}");
+    let closed = tokio::time::timeout(patience, store.close()).await;
+    assert_eq!(closed, Ok(Ok(())), "the store closes");
+    let again = local::open(options()).unwrap();
+    let named = codeq_queue::store::TaskRef { tenant, id: kept.id };
+    assert_eq!(again.get(vec![named]).await.unwrap(), [Some(kept)]);
 }

@@ -84,7 +84,7 @@ impl Client {
 
     fn new_task(&mut self) -> New {
         let n: u32 = self.rng.random();
-        // Above the size that the tree keeps apart.
+        // Above the size that the tables keeps apart.
         let long = if n.is_multiple_of(31) { "x".repeat(4200) } else { String::new() };
         let mut new = New::of(["render", "Encode", "mail"][n as usize % 3])
             .payload(&format!("{{\"n\":{n},\"fill\":\"{long}\"}}"))
@@ -140,28 +140,28 @@ impl Client {
     fn returned(&self, task: &Task, returned: Returned) {
         let progress = match returned {
             Returned::Requeued { .. } => 2 * u64::from(task.attempts),
-            Returned::Dead => u64::MAX,
+            Returned::Dead | Returned::Cancelled => u64::MAX,
         };
         self.told.learn(task, progress, None);
     }
 
     async fn nack(&mut self) {
         let Some(task) = self.drop_one() else { return };
-        let nack = Nack { report: self.bench.fenced(&task), delay_seconds: 0, reason: Some("busy".into()) };
+        let nack = Nack::new(self.bench.fenced(&task), 0, Some("busy".into()));
         let answer = one(self.bench.ask("nack", self.bench.store().nack(vec![nack])).await);
         answer.into_iter().for_each(|returned| self.returned(&task, returned));
     }
 
     async fn abandon(&mut self) {
         let Some(task) = self.drop_one() else { return };
-        let abandon = Abandon { report: self.bench.fenced(&task), refund: self.rng.random() };
+        let abandon = Abandon::new(self.bench.fenced(&task), self.rng.random());
         let answer = one(self.bench.ask("abandon", self.bench.store().abandon(vec![abandon])).await);
         answer.into_iter().for_each(|returned| self.returned(&task, returned));
     }
 
     async fn heartbeat(&mut self) {
         let Some(task) = self.drop_one() else { return };
-        let beat = Heartbeat { report: self.bench.fenced(&task), extend: Duration::from_secs(90) };
+        let beat = Heartbeat::new(self.bench.fenced(&task), Duration::from_secs(90));
         let answer = one(self.bench.ask("heartbeat", self.bench.store().heartbeat(vec![beat])).await);
         if answer.is_ok() {
             self.held.push(task);

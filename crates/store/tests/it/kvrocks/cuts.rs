@@ -79,7 +79,7 @@ impl Verb {
         tasks: &[Task],
         count: usize,
     ) -> Result<(), Failure> {
-        let refs = || tasks.iter().map(named).collect();
+        let refs = || -> Vec<codeq_queue::store::TaskRef> { tasks.iter().map(named).collect() };
         match self {
             Verb::Create => all(store.create(vec![self.task(command); count]).await?),
             Verb::Claim => {
@@ -88,16 +88,18 @@ impl Verb {
             }
             Verb::Heartbeat => {
                 let extend = Duration::from_secs(3600);
-                let beat = |task| Heartbeat { report: report(task), extend };
+                let beat = |task| Heartbeat::new(report(task), extend);
                 all(store.heartbeat(tasks.iter().map(beat).collect()).await?);
             }
             Verb::Submit => all(store.submit(tasks.iter().map(done).collect()).await?),
             Verb::Nack | Verb::LastNack => all(store.nack(tasks.iter().map(nack).collect()).await?),
             Verb::Abandon => {
-                let abandon = |task| Abandon { report: report(task), refund: false };
+                let abandon = |task| Abandon::new(report(task), false);
                 all(store.abandon(tasks.iter().map(abandon).collect()).await?);
             }
-            Verb::Cancel | Verb::CancelRunning => all(store.cancel(refs()).await?),
+            Verb::Cancel | Verb::CancelRunning => {
+                all(store.cancel(refs().into_iter().map(codeq_queue::store::Cancel::now).collect()).await?)
+            }
             Verb::Requeue => all(store.requeue(refs(), None).await?),
             Verb::Remove => all(store.remove(refs()).await?),
         }
@@ -132,7 +134,7 @@ impl Verb {
 }
 
 fn nack(task: &Task) -> Nack {
-    Nack { report: report(task), delay_seconds: 600, reason: None }
+    Nack::new(report(task), 600, None)
 }
 
 fn all<T: std::fmt::Debug>(answers: Vec<Result<T, Refusal>>) {

@@ -130,7 +130,7 @@ async fn leftovers_among_the_due_go_and_hold_nothing_up() {
     store.create(vec![new("render")]).await.unwrap();
     let running = claim(&*store, "render", 1).await.remove(0);
     let ids = delayed(&*store, 2 * LIMIT).await;
-    let score = START.millis() / 1000;
+    let score = START.plus(DELAY).millis() / 1000;
     for n in 0..3 * LIMIT {
         let id = if n == 0 { running.id.to_string() } else { format!("left-over-{n}") };
         assert_eq!(server.say(&format!("ZADD codeq:q:render:t:delayed {score} {id}")), ":1");

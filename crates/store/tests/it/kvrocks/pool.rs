@@ -8,8 +8,9 @@ use codeq_store::kvrocks::{Backend, KvrocksOptions, Timing};
 use futures_util::future::try_join_all;
 use std::time::Duration;
 
-/// Every store has a connection to publish, one to hear and one to write; and whoever counts is one, too.
-const BESIDES: usize = 4;
+/// Every store has a connection to publish, one to hear, one to write and one that asks whether the server is
+/// there; and whoever counts is one, too.
+const BESIDES: usize = 5;
 
 fn connections(server: &Server) -> usize {
     let list = server.ask("CLIENT LIST");

@@ -65,15 +65,15 @@ impl Counted {
 }
 
 fn beat(task: &Task) -> Heartbeat {
-    Heartbeat { report: report(task), extend: Duration::from_secs(60) }
+    Heartbeat::new(report(task), Duration::from_secs(60))
 }
 
 fn nack(task: &Task) -> Nack {
-    Nack { report: report(task), delay_seconds: 600, reason: None }
+    Nack::new(report(task), 600, None)
 }
 
 fn abandon(task: &Task) -> Abandon {
-    Abandon { report: report(task), refund: false }
+    Abandon::new(report(task), false)
 }
 
 /// A heartbeat and an end of the attempt, each with the number it takes.

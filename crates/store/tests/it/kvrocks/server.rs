@@ -26,6 +26,7 @@ pub struct Server {
 
 struct Running {
     guard: Child,
+    pid: u32,
     pipe: ChildStdin,
     lines: Mutex<mpsc::Receiver<String>>,
 }
@@ -45,6 +46,42 @@ impl Server {
         let mut server = Server { port, directory, arguments: fixed, running: None };
         server.run();
         server
+    }
+
+    /// A Sentinel that watches a master called `codeq`, and decides alone.
+    pub fn sentinel(master: u16) -> Server {
+        let port = free_port();
+        let directory = tempfile::tempdir().unwrap().keep();
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor codeq 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds codeq 500\nsentinel failover-timeout codeq 5000\n",
+            directory.display()
+        );
+        let file = directory.join("sentinel.conf");
+        std::fs::write(&file, settings).unwrap();
+        let arguments = vec![file.to_str().unwrap().to_owned(), "--sentinel".into()];
+        let mut server = Server { port, directory, arguments, running: None };
+        server.launch();
+        server.running.as_ref().unwrap().hear("+monitor");
+        server
+    }
+
+    /// Everything that is answered within a moment.
+    pub fn text_of(&self, command: &str) -> String {
+        let stream = self.send(command).into_inner();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let (mut stream, mut text, mut part) = (stream, Vec::new(), [0; 4096]);
+        while let Ok(read @ 1..) = stream.read(&mut part) {
+            text.extend_from_slice(&part[..read]);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Sends the process a signal; it goes on to be watched.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.running.as_ref().expect("it runs").pid.to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -{signal} {pid}");
     }
 
     pub fn address(&self) -> String {
@@ -75,7 +112,9 @@ impl Server {
             }
         });
         let pipe = guard.stdin.take().unwrap();
-        self.running = Some(Running { guard, pipe, lines: Mutex::new(lines) });
+        let first = lines.recv_timeout(PATIENCE).expect("the guard tells the process id");
+        let pid = first.trim_start_matches("pid ").parse().expect("a process id");
+        self.running = Some(Running { guard, pid, pipe, lines: Mutex::new(lines) });
     }
 
     pub fn kill(&mut self) {

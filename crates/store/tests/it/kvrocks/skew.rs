@@ -57,14 +57,19 @@ async fn a_process_whose_clock_is_ahead_does_not_end_the_leases_of_others() {
         };
         assert!(sent.elapsed() + ROUNDING >= LEASE, "after {:?} of {LEASE:?}", sent.elapsed());
         assert_eq!((taken.len(), taken[0].id, taken[0].attempts), (1, lent.id, lent.attempts + 1));
-        let beat = Heartbeat { report: report(&taken[0]), extend: LEASE };
-        assert_eq!(other.heartbeat(vec![beat]).await.unwrap(), [Ok(())], "whoever asks");
-        let abandon = Abandon { report: report(&taken[0]), refund: false };
+        let beat = Heartbeat::new(report(&taken[0]), LEASE);
+        assert!(other.heartbeat(vec![beat]).await.unwrap()[0].is_ok(), "whoever asks");
+        let abandon = Abandon::new(report(&taken[0]), false);
         other.abandon(vec![abandon]).await.unwrap().remove(0).unwrap();
         assert_eq!(lend(&**lender, 1).await.len(), 1, "it is there for everyone");
         let left = lender.queue(QueueKey::new("t", "render")).await.unwrap();
         assert_eq!((left.ready_total(), left.in_progress), (0, 1));
-        lender.cancel(vec![super::verbs::named(&lent)]).await.unwrap().remove(0).unwrap();
+        lender
+            .cancel(vec![codeq_queue::store::Cancel::now(super::verbs::named(&lent))])
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
     }
 }
 
@@ -86,7 +91,7 @@ async fn work(store: Arc<KvrocksStore>, held: Held, until: Instant) -> u32 {
             // Every second one is left to expire.
             if task.attempts % 2 == 0 {
                 held.lock().unwrap().insert(task.id, (task.attempts, Instant::now()));
-                let abandon = Abandon { report: report(&task), refund: true };
+                let abandon = Abandon::new(report(&task), true);
                 let _ = store.abandon(vec![abandon]).await.unwrap();
             }
         }

@@ -33,30 +33,30 @@ const VERBS: [Verb; 8] = [
     Verb::Requeue,
 ];
 
-/// Those that end an attempt or begin one anew.
-const TURNS: [Verb; 5] = [Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue];
-
-/// Our keys, and which verbs besides the turns must notice that one is misused. A verb that is not named
-/// succeeds, because it has nothing to do with the key.
-const KEYS: [(&str, &[Verb], bool); 14] = [
-    ("codeq:tasks", &[Verb::Create, Verb::Claim, Verb::Heartbeat], true),
-    ("codeq:tasks:ttl", &[Verb::Create], true),
-    ("codeq:results", &[], true),
-    ("codeq:history", &[], true),
-    ("codeq:outbox", &[], true),
-    ("codeq:outbox:due", &[], true),
-    ("codeq:queues", &[Verb::Create, Verb::Requeue], false),
-    ("codeq:created", &[Verb::Create], true),
-    ("codeq:paused", &[Verb::Claim], false),
+/// Our keys, and the verbs that must notice that one is misused. A verb that is not named succeeds, because it has
+/// nothing to do with the key.
+const KEYS: [(&str, &[Verb]); 15] = [
+    ("codeq:tasks", &VERBS),
     (
-        "codeq:q:render:t:pending:0",
-        &[Verb::Create, Verb::Claim, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue],
-        false,
+        "codeq:tasks:ttl",
+        &[Verb::Create, Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue],
     ),
-    ("codeq:q:render:t:inprog", &[Verb::Claim], true),
-    ("codeq:q:render:t:leases", &[Verb::Claim, Verb::Heartbeat], true),
-    ("codeq:q:render:t:delayed", &[Verb::Create, Verb::Claim], true),
-    ("codeq:q:render:t:dlq", &[], true),
+    ("codeq:results", &[Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel, Verb::Requeue]),
+    ("codeq:history", &[Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel]),
+    ("codeq:outbox", &[]),
+    ("codeq:outbox:due", &[]),
+    ("codeq:queues", &[Verb::Create, Verb::Requeue]),
+    ("codeq:created", &[Verb::Create]),
+    ("codeq:paused", &[Verb::Claim]),
+    ("codeq:timers", &[Verb::Claim, Verb::Heartbeat]),
+    ("codeq:q:render:t:pending:0", &[Verb::Create, Verb::Claim, Verb::Requeue]),
+    ("codeq:q:render:t:inprog", &[Verb::Claim, Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel]),
+    (
+        "codeq:q:render:t:leases",
+        &[Verb::Claim, Verb::Heartbeat, Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel],
+    ),
+    ("codeq:q:render:t:delayed", &[Verb::Claim]),
+    ("codeq:q:render:t:dlq", &[Verb::Nack, Verb::Abandon, Verb::Requeue]),
 ];
 
 impl Verb {
@@ -85,15 +85,13 @@ impl Verb {
         };
         let extend = Duration::from_secs(9);
         match self {
-            Verb::Heartbeat => {
-                store.heartbeat(vec![Heartbeat { report: report(task), extend }]).await.map(|_| ())
-            }
+            Verb::Heartbeat => store.heartbeat(vec![Heartbeat::new(report(task), extend)]).await.map(|_| ()),
             Verb::Submit => store.submit(vec![done(task)]).await.map(|_| ()),
             Verb::Nack => store.nack(vec![nack(task)]).await.map(|_| ()),
-            Verb::Abandon => {
-                store.abandon(vec![Abandon { report: report(task), refund: false }]).await.map(|_| ())
+            Verb::Abandon => store.abandon(vec![Abandon::new(report(task), false)]).await.map(|_| ()),
+            Verb::Cancel => {
+                store.cancel(vec![codeq_queue::store::Cancel::now(named(task))]).await.map(|_| ())
             }
-            Verb::Cancel => store.cancel(vec![named(task)]).await.map(|_| ()),
             Verb::Requeue => store.requeue(vec![named(task)], None).await.map(|_| ()),
             Verb::Create | Verb::Claim => unreachable!("they are about no task"),
         }
@@ -101,7 +99,7 @@ impl Verb {
 }
 
 fn nack(task: &Task) -> Nack {
-    Nack { report: report(task), delay_seconds: 1, reason: None }
+    Nack::new(report(task), 1, None)
 }
 
 #[tokio::test]
@@ -109,14 +107,14 @@ async fn a_key_of_another_type_fails_the_call_and_changes_nothing() {
     let server = Server::start(&["--enable-debug-command", "yes"]);
     let store = open(quiet(Backend { address: server.address(), ..Backend::default() }));
     settled(&store).await;
-    for (key, noticing, is_noticed_by_turns) in KEYS {
+    for (key, noticing) in KEYS {
         for verb in VERBS {
             assert_eq!(server.say("FLUSHALL"), "+OK");
             let task = verb.prepare(&*store).await;
             assert_eq!(server.say(&format!("SET {key} x")), "+OK");
             let before = server.say("DEBUG DIGEST");
             let outcome = verb.act(&*store, task.as_ref()).await;
-            let is_noticed = noticing.contains(&verb) || (is_noticed_by_turns && TURNS.contains(&verb));
+            let is_noticed = noticing.contains(&verb);
             assert_eq!(outcome.is_err(), is_noticed, "{verb:?} on {key}: {outcome:?}");
             let Err(failed) = outcome else { continue };
             let is_told = matches!(&failed, Failure::Internal(text)

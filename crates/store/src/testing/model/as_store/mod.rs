@@ -11,7 +11,7 @@ use crate::{Clock, ManualClock, Rules};
 use codeq_queue::store::{Answer, Claim, ResultLookup, TaskRef, Wait};
 use codeq_queue::subscription::Subscription;
 use codeq_queue::topic::Topic;
-use codeq_queue::{Delivery, DeliveryState, Failure, Operation, Store, Task, Time};
+use codeq_queue::{AuditEntry, Delivery, DeliveryState, Failure, Operation, Store, Task, Time};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ struct Inner {
     topics: BTreeMap<(Arc<str>, String), Topic>,
     subscriptions: Vec<Subscription>,
     operations: Vec<Operation>,
+    /// The newest first.
+    audit: Vec<AuditEntry>,
     is_closed: bool,
 }
 
@@ -46,6 +48,7 @@ pub fn open() -> Open {
             topics: BTreeMap::new(),
             subscriptions: Vec::new(),
             operations: Vec::new(),
+            audit: Vec::new(),
             is_closed: false,
         };
         let store =

@@ -1,16 +1,17 @@
 //! Every verb of a store, passed on to the model or to the small things kept beside it.
 
 use super::ModelStore;
+use crate::Clock;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
-    Abandon, Answer, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts, Pieces, Position,
-    ResultLookup, Returned, Submit, TaskRef, Wait,
+    Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
+    Pieces, Position, ResultLookup, Returned, Submit, TaskRef, Wait,
 };
-use codeq_queue::subscription::{NewSubscription, Subscription, ttl};
+use codeq_queue::subscription::{NewSubscription, Subscription, check_count, ttl};
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, Delivery, DeliveryState, Listed, NewTask, Operation, Page, QueueKey, QueueStats, Refusal,
-    ResultRecord, Store, Task, TaskId, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Delivery, DeliveryState, Listed, NewTask, Operation, Page,
+    QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, TaskId, Time,
 };
 use rand::Rng;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ impl Store for ModelStore {
         self.later(|inner, sender| inner.claims.push((claim, sender)))
     }
 
-    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<()>> {
+    fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<Beat>> {
         self.each(beats, |inner, beat| inner.model.heartbeat(&beat))
     }
 
@@ -61,8 +62,8 @@ impl Store for ModelStore {
         self.now(|inner| inner.model.attempts(&task))
     }
 
-    fn cancel(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
-        self.each(tasks, |inner, named| inner.model.cancel(&named))
+    fn cancel(&self, cancels: Vec<Cancel>) -> Answer<Items<Task>> {
+        self.each(cancels, |inner, cancel| inner.model.cancel(&cancel.task))
     }
 
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>> {
@@ -138,6 +139,22 @@ impl Store for ModelStore {
         })
     }
 
+    fn put_audit(&self, entry: AuditEntry) -> Answer<()> {
+        self.now(|inner| {
+            inner.audit.push(entry);
+            inner.audit.sort_by_key(|entry| std::cmp::Reverse(entry.place()));
+        })
+    }
+
+    fn audit(&self, page: AuditPage) -> Answer<Audited> {
+        let now = self.clock.now();
+        self.now(|inner| {
+            let kept = inner.model.rules.audit_retention;
+            let entries = inner.audit.iter().filter(|entry| now.since(entry.at) <= kept);
+            page.take(entries.filter(|entry| page.cursor.is_none_or(|cursor| entry.place() < cursor)))
+        })
+    }
+
     fn remove_operation(&self, id: u128) -> Answer<()> {
         self.now(|inner| inner.operations.retain(|operation| operation.id != id))
     }
@@ -165,7 +182,10 @@ impl Store for ModelStore {
 
     fn subscribe(&self, subscription: NewSubscription) -> Answer<Result<Subscription, Refusal>> {
         self.now(|inner| {
-            let made = subscription.accept(inner.rng.random(), inner.model.now)?;
+            let (now, tenant) = (inner.model.now, subscription.tenant.clone());
+            let made = subscription.accept(inner.rng.random(), now)?;
+            let living = |s: &&Subscription| s.tenant == tenant && s.expires_at > now;
+            check_count(inner.subscriptions.iter().filter(living).count())?;
             inner.subscriptions.push(made.clone());
             Ok(made)
         })

@@ -1,0 +1,138 @@
+//! Errors in words: what was asked where, and the next step.
+
+use reqwest::Url;
+use serde::Deserialize;
+
+/// The server is there and says no.
+#[derive(Debug, thiserror::Error)]
+#[error("error ({status}): {body}")]
+pub struct Refused {
+    pub status: u16,
+    pub body: String,
+    /// Without its query.
+    pub url: String,
+    /// Another tenant than the token's was asked for.
+    pub has_tenant: bool,
+    /// The token was the one of `codeq dev`, because nobody gave one.
+    pub is_guessed: bool,
+}
+
+/// There was no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reach {url}: {cause}")]
+pub struct Unreachable {
+    pub url: String,
+    pub cause: String,
+}
+
+/// Nobody gave a token for a server that is not on this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("token is required (run `codeq auth login` or set token)")]
+pub struct NoToken {
+    pub base: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Body {
+    code: String,
+}
+
+/// Where a request went, without its query, which may hold a key.
+pub fn address(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.to_string().trim_end_matches('/').to_owned()
+}
+
+/// The lines below an error: the address, and what to do next.
+pub fn advice(error: &anyhow::Error) -> Vec<String> {
+    if let Some(NoToken { base }) = error.downcast_ref() {
+        return vec![
+            format!("server: {base}"),
+            "next: pass --producer-token or --worker-token, set CODEQ_PRODUCER_TOKEN, or correct --base-url; \
+             see `codeq help connection`"
+                .into(),
+        ];
+    }
+    if error.downcast_ref::<Unreachable>().is_some() {
+        return vec![
+            "next: start a server with `codeq dev`, or name yours with --base-url or CODEQ_BASE_URL".into(),
+        ];
+    }
+    let Some(refused) = error.downcast_ref::<Refused>() else { return Vec::new() };
+    let mut lines = vec![format!("server: {}", refused.url)];
+    lines.extend(next_step(refused).map(|next| format!("next: {next}")));
+    lines
+}
+
+fn next_step(refused: &Refused) -> Option<String> {
+    let Body { code } = serde_json::from_str(&refused.body).unwrap_or_default();
+    let step = match (refused.status, code.as_str()) {
+        (401, _) if refused.is_guessed => {
+            "no token was given, so `dev-token` was sent, and only `codeq dev` accepts that one: \
+             pass --producer-token, or run `codeq auth set`"
+        }
+        (401, _) => {
+            "the token is expired, malformed or of another server: run `codeq auth login` or `codeq auth set`"
+        }
+        (403, _) => return Some(missing_right(refused)),
+        (404, _) if refused.url.ends_with("/result") => {
+            "the task has no result yet; wait for it with `codeq task result ID --wait 30`"
+        }
+        (404, _) if refused.url.contains("/tasks/") => {
+            "the task never existed, has expired, was deleted, or belongs to another tenant: see `codeq task list`"
+        }
+        (404, "delivery_not_found") => {
+            "only failed callbacks can be delivered again: see `codeq webhook list --state failed`"
+        }
+        (404, "") => "this may not be a codeQ server, or an older one: check --base-url",
+        (409, "already_terminal") => "the task has already ended: see `codeq task explain ID`",
+        (409, _) => "see where the task is: `codeq task explain ID`",
+        (429, _) => "too many requests; try again in a moment",
+        (500.., _) => "the server is not well: see `codeq health` and its log",
+        _ => return None,
+    };
+    Some(step.into())
+}
+
+fn missing_right(refused: &Refused) -> String {
+    let needed = match &refused.url {
+        url if url.ends_with("/admin/backup") => {
+            "a backup holds every tenant, so the token needs the scope codeq:operator"
+        }
+        _ if refused.has_tenant => "other tenants need a token with the scope codeq:operator",
+        url if url.contains("/admin/") => "the token needs role ADMIN or the scope codeq:admin",
+        _ => "the token lacks the right for this command",
+    };
+    format!("{needed}; see `codeq token mint --help`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, path: &str, code: &str) -> anyhow::Error {
+        let body = format!(r#"{{"error":"x","code":"{code}"}}"#);
+        let url = format!("http://h/v1/codeq{path}");
+        Refused { status, body, url, has_tenant: false, is_guessed: false }.into()
+    }
+
+    #[test]
+    fn every_refusal_names_the_server_and_most_a_next_step() {
+        for (error, wanted) in [
+            (refused(403, "/admin/backup", ""), "codeq:operator"),
+            (refused(403, "/admin/queues", ""), "codeq:admin"),
+            (refused(404, "/tasks/x/result", "not_found"), "--wait 30"),
+            (refused(404, "/tasks/x", "not_found"), "never existed"),
+            (refused(409, "/admin/tasks/x/cancel", "already_terminal"), "already ended"),
+            (refused(503, "/tasks", ""), "codeq health"),
+        ] {
+            let lines = advice(&error);
+            assert!(lines[0].starts_with("server: http://h/"), "{lines:?}");
+            assert!(lines[1].contains(wanted), "{lines:?}");
+        }
+        assert_eq!(advice(&refused(400, "/tasks", "invalid_command")).len(), 1);
+        assert!(advice(&anyhow::anyhow!("anything else")).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! What operators did: one record for every verb that changes something.
+
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Records that are kept, whatever their age: the oldest give way.
+pub const KEPT: usize = 100_000;
+/// How long they are kept unless configured otherwise: 90 days.
+pub const RETENTION: Duration = Duration::from_secs(7_776_000);
+/// Records that one page examines.
+pub const EXAMINED: usize = 50_000;
+
+/// One verb of one operator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditEntry {
+    pub at: Time,
+    /// Tells entries of one instant apart.
+    pub id: u64,
+    /// The subject of the token.
+    pub who: Arc<str>,
+    /// Whose tasks or queues; `*` is every tenant.
+    pub tenant: Arc<str>,
+    pub verb: Box<str>,
+    /// What it was done to.
+    pub target: Box<str>,
+    /// How many were touched, or matched in the case of an operation.
+    pub count: Option<u64>,
+    pub request_id: Box<str>,
+}
+
+impl AuditEntry {
+    /// Where it lies in the order of entries.
+    pub fn place(&self) -> (Time, u64) {
+        (self.at, self.id)
+    }
+}
+
+/// Which entries, the newest first. Everything that is given must hold.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AuditPage {
+    /// `None` is every tenant.
+    pub tenant: Option<Arc<str>>,
+    pub verb: Option<String>,
+    pub who: Option<String>,
+    pub after: Option<Time>,
+    pub before: Option<Time>,
+    /// Only what lies in front of this place: where the page before ended.
+    pub cursor: Option<(Time, u64)>,
+    pub limit: usize,
+}
+
+impl AuditPage {
+    pub fn matches(&self, entry: &AuditEntry) -> bool {
+        self.tenant.as_ref().is_none_or(|tenant| *tenant == entry.tenant)
+            && self.verb.as_deref().is_none_or(|verb| *verb == *entry.verb)
+            && self.who.as_deref().is_none_or(|who| *who == *entry.who)
+            && self.after.is_none_or(|after| entry.at > after)
+            && self.before.is_none_or(|before| entry.at < before)
+            && self.cursor.is_none_or(|cursor| entry.place() < cursor)
+    }
+
+    /// The page out of entries that come the newest first, and where the next one begins.
+    pub fn take<'a>(&self, entries: impl Iterator<Item = &'a AuditEntry>) -> Audited {
+        let mut page = Audited::default();
+        for (examined, entry) in entries.enumerate() {
+            if page.entries.len() == self.limit || examined == EXAMINED {
+                page.next = page.last;
+                break;
+            }
+            page.last = Some(entry.place());
+            if self.matches(entry) {
+                page.entries.push(entry.clone());
+            }
+        }
+        page
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Audited {
+    pub entries: Vec<AuditEntry>,
+    /// Where to go on; none at the end.
+    pub next: Option<(Time, u64)>,
+    /// The last one that was looked at.
+    last: Option<(Time, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(at: i64, tenant: &str, verb: &str) -> AuditEntry {
+        AuditEntry {
+            at: Time::from_millis(at),
+            id: 1,
+            who: "ann".into(),
+            tenant: tenant.into(),
+            verb: verb.into(),
+            target: "mail".into(),
+            count: None,
+            request_id: "r".into(),
+        }
+    }
+
+    #[test]
+    fn pages_hold_what_matches_and_say_where_to_go_on() {
+        let all: Vec<AuditEntry> =
+            (0..10).rev().map(|at| entry(at, "acme", if at % 2 == 0 { "pause" } else { "cancel" })).collect();
+        let verb = Some("pause".to_owned());
+        let mut page = AuditPage { tenant: Some("acme".into()), verb, limit: 2, ..AuditPage::default() };
+        let mut found = Vec::new();
+        loop {
+            let entries = all.iter().filter(|entry| page.cursor.is_none_or(|cursor| entry.place() < cursor));
+            let audited = page.take(entries);
+            found.extend(audited.entries.iter().map(|entry| entry.at.millis()));
+            match audited.next {
+                Some(next) => page.cursor = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(found, [8, 6, 4, 2, 0]);
+        let other = AuditPage { tenant: Some("globex".into()), limit: 9, ..AuditPage::default() };
+        assert!(other.take(all.iter()).entries.is_empty());
+        let at = |millis| Some(Time::from_millis(millis));
+        let between = AuditPage { after: at(3), before: at(6), limit: 9, ..AuditPage::default() };
+        let found: Vec<i64> =
+            between.take(all.iter()).entries.iter().map(|entry| entry.at.millis()).collect();
+        assert_eq!(found, [5, 4]);
+    }
+}

@@ -1,0 +1,288 @@
+//! What a producer may ask of a task besides the payload: lane, tags, uniqueness, expiry, longest run.
+//!
+//! Few tasks have any of it, so it is one pointer in the body and costs the others nothing.
+
+use crate::limits;
+use crate::refusal::Refusal;
+use crate::time::Time;
+use std::time::Duration;
+
+/// What was asked for, checked. Never stored empty.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TaskOptions {
+    pub lane: Option<Box<str>>,
+    pub tags: Box<[Box<str>]>,
+    pub unique: Option<UniqueRule>,
+    /// A task that nobody has claimed by then fails.
+    pub expires_at: Option<Time>,
+    /// A lease never lasts longer than this after the claim.
+    pub max_run: Option<Duration>,
+}
+
+impl TaskOptions {
+    pub fn is_empty(&self) -> bool {
+        *self == TaskOptions::default()
+    }
+
+    /// In a body; nothing asked for is nothing kept.
+    pub fn boxed(self) -> Option<Box<TaskOptions>> {
+        (!self.is_empty()).then(|| Box::new(self))
+    }
+
+    /// Roughly what they occupy in memory.
+    pub fn bytes(&self) -> usize {
+        let tags: usize = self.tags.iter().map(|tag| 16 + tag.len()).sum();
+        let key = self.unique.as_ref().map_or(0, |unique| unique.key.len());
+        size_of::<TaskOptions>() + tags + key + self.lane.as_ref().map_or(0, |lane| lane.len())
+    }
+}
+
+/// One task per key, as long as the rule says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UniqueRule {
+    pub key: Box<str>,
+    pub until: UniqueUntil,
+    pub on_conflict: OnConflict,
+    /// How long replacements may put the holder off, counted from its create.
+    pub max_wait: Option<Duration>,
+}
+
+/// When the key is free again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum UniqueUntil {
+    /// At the first claim.
+    Started,
+    #[default]
+    Ended,
+    /// Counted from the create, whatever becomes of the task.
+    For(Duration),
+}
+
+/// What a create does that finds the key taken.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum OnConflict {
+    #[default]
+    Keep,
+    Replace,
+    Cancel,
+}
+
+impl OnConflict {
+    pub const ALL: [OnConflict; 3] = [OnConflict::Keep, OnConflict::Replace, OnConflict::Cancel];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            OnConflict::Keep => "keep",
+            OnConflict::Replace => "replace",
+            OnConflict::Cancel => "cancel",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<OnConflict> {
+        OnConflict::ALL.into_iter().find(|known| known.word() == word)
+    }
+}
+
+/// What the producer sent.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OptionsRequest {
+    pub lane: Option<String>,
+    pub tags: Vec<String>,
+    pub unique: Option<UniqueRequest>,
+    pub expires_at: Option<Time>,
+    pub expire_seconds: Option<i64>,
+    pub max_run_seconds: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct UniqueRequest {
+    pub key: String,
+    /// `started`, `ended` or nothing.
+    pub until: Option<String>,
+    /// Instead of `until`.
+    pub until_seconds: Option<i64>,
+    pub on_conflict: Option<String>,
+    pub max_wait_seconds: Option<i64>,
+}
+
+impl OptionsRequest {
+    /// Checks every rule; `now` is the instant of the create.
+    pub fn check(self, now: Time) -> Result<Option<Box<TaskOptions>>, Refusal> {
+        let options = TaskOptions {
+            lane: check_lane(self.lane.as_deref())?,
+            tags: check_tags(&self.tags)?,
+            unique: self.unique.map(UniqueRequest::check).transpose()?,
+            expires_at: check_expiry(self.expires_at, self.expire_seconds, now)?,
+            max_run: check_max_run(self.max_run_seconds)?,
+        };
+        Ok(options.boxed())
+    }
+}
+
+impl UniqueRequest {
+    fn check(self) -> Result<UniqueRule, Refusal> {
+        let until = match (self.until.as_deref().unwrap_or_default(), self.until_seconds) {
+            ("", None) | ("ended", None) => UniqueUntil::Ended,
+            ("started", None) => UniqueUntil::Started,
+            ("", Some(seconds)) => UniqueUntil::For(unique_seconds(seconds)?),
+            _ => return Err(Refusal::InvalidUnique("'until' must be started, ended or seconds")),
+        };
+        let on_conflict = match self.on_conflict.as_deref().unwrap_or_default() {
+            "" => OnConflict::Keep,
+            word => OnConflict::parse(word)
+                .ok_or(Refusal::InvalidUnique("'onConflict' must be keep, replace or cancel"))?,
+        };
+        let max_wait = self.max_wait_seconds.map(unique_seconds).transpose()?;
+        Ok(UniqueRule { key: check_unique_key(&self.key)?, until, on_conflict, max_wait })
+    }
+}
+
+pub fn check_unique_key(key: &str) -> Result<Box<str>, Refusal> {
+    match (1..=limits::UNIQUE_KEY_BYTES).contains(&key.len()) {
+        true => Ok(key.into()),
+        false => Err(Refusal::InvalidUnique("'key' must have 1 to 255 bytes")),
+    }
+}
+
+fn unique_seconds(seconds: i64) -> Result<Duration, Refusal> {
+    within(seconds, limits::DELAY).ok_or(Refusal::InvalidUnique("seconds must be between 1 and 31622400"))
+}
+
+fn within(seconds: i64, longest: Duration) -> Option<Duration> {
+    let asked = Duration::from_secs(u64::try_from(seconds).ok()?);
+    (Duration::from_secs(1)..=longest).contains(&asked).then_some(asked)
+}
+
+/// A blank lane is none.
+pub fn check_lane(lane: Option<&str>) -> Result<Option<Box<str>>, Refusal> {
+    let Some(lane) = lane.filter(|lane| !lane.trim().is_empty()) else { return Ok(None) };
+    match lane.len() <= limits::LANE_BYTES && !lane.chars().any(char::is_control) {
+        true => Ok(Some(lane.into())),
+        false => Err(Refusal::InvalidLane),
+    }
+}
+
+/// Each tag once, in the order given.
+pub fn check_tags<T: AsRef<str>>(tags: &[T]) -> Result<Box<[Box<str>]>, Refusal> {
+    let is_legal = |tag: &str| {
+        (1..=limits::TAG_BYTES).contains(&tag.len())
+            && tag.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b':' | b'-'))
+    };
+    if tags.len() > limits::TAGS || !tags.iter().all(|tag| is_legal(tag.as_ref())) {
+        return Err(Refusal::InvalidTags);
+    }
+    let mut kept: Vec<Box<str>> = Vec::with_capacity(tags.len());
+    for tag in tags.iter().map(AsRef::as_ref) {
+        if !kept.iter().any(|known| **known == *tag) {
+            kept.push(tag.into());
+        }
+    }
+    Ok(kept.into())
+}
+
+fn check_expiry(at: Option<Time>, seconds: Option<i64>, now: Time) -> Result<Option<Time>, Refusal> {
+    match (at, seconds) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Refusal::InvalidExpiry("give 'expiresAt' or 'expireSeconds', not both")),
+        (None, Some(seconds)) => match within(seconds, limits::DELAY) {
+            Some(life) => Ok(Some(now.plus(life))),
+            None => Err(Refusal::InvalidExpiry("'expireSeconds' must be between 1 and 31622400")),
+        },
+        (Some(at), None) if at <= now => Err(Refusal::InvalidExpiry("'expiresAt' has passed")),
+        (Some(at), None) if at.since(now) > limits::DELAY => {
+            Err(Refusal::InvalidExpiry("'expiresAt' may be at most 366 days ahead"))
+        }
+        (Some(at), None) => Ok(Some(at)),
+    }
+}
+
+fn check_max_run(seconds: Option<i64>) -> Result<Option<Duration>, Refusal> {
+    let checked = seconds.map(|seconds| within(seconds, limits::MAX_RUN).ok_or(Refusal::InvalidMaxRun));
+    checked.transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_000_000);
+
+    fn check(request: OptionsRequest) -> Result<TaskOptions, Refusal> {
+        Ok(request.check(NOW)?.map(|options| *options).unwrap_or_default())
+    }
+
+    fn none() -> OptionsRequest {
+        OptionsRequest::default()
+    }
+
+    #[test]
+    fn nothing_asked_for_is_nothing_kept() {
+        assert_eq!(none().check(NOW), Ok(None));
+        assert_eq!(OptionsRequest { lane: Some(" ".into()), ..none() }.check(NOW), Ok(None));
+    }
+
+    #[test]
+    fn lanes_are_bounded_and_plain() {
+        let lane = |text: &str| check(OptionsRequest { lane: Some(text.into()), ..none() });
+        assert_eq!(lane("customer 7é").unwrap().lane.as_deref(), Some("customer 7é"));
+        assert!(lane(&"l".repeat(128)).is_ok());
+        for bad in [&"l".repeat(129), "a\nb", "\u{7f}"] {
+            assert_eq!(lane(bad), Err(Refusal::InvalidLane), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn tags_are_few_short_and_each_counts_once() {
+        let tags = |tags: &[&str]| {
+            check(OptionsRequest { tags: tags.iter().map(|&tag| tag.into()).collect(), ..none() })
+        };
+        let kept = tags(&["a", "b:1", "a"]).unwrap().tags;
+        assert_eq!(kept.iter().map(|tag| &**tag).collect::<Vec<_>>(), ["a", "b:1"]);
+        for bad in [&["x"; 9][..], &[""], &["a b"], &[&*"t".repeat(65)]] {
+            assert_eq!(tags(bad), Err(Refusal::InvalidTags), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn unique_rules_are_read_with_their_defaults() {
+        let unique = |request: UniqueRequest| check(OptionsRequest { unique: Some(request), ..none() });
+        let plain = UniqueRequest { key: "k".into(), ..Default::default() };
+        let rule = unique(plain.clone()).unwrap().unique.unwrap();
+        assert_eq!((rule.until, rule.on_conflict), (UniqueUntil::Ended, OnConflict::Keep));
+        let word = |until: &str| UniqueRequest { until: Some(until.into()), ..plain.clone() };
+        assert_eq!(unique(word("started")).unwrap().unique.unwrap().until, UniqueUntil::Started);
+        let timed = UniqueRequest { until_seconds: Some(60), ..plain.clone() };
+        let minute = UniqueUntil::For(Duration::from_secs(60));
+        assert_eq!(unique(timed).unwrap().unique.unwrap().until, minute);
+        for bad in [
+            UniqueRequest::default(),
+            UniqueRequest { key: "k".repeat(256), ..Default::default() },
+            word("later"),
+            UniqueRequest { until_seconds: Some(60), ..word("ended") },
+            UniqueRequest { until_seconds: Some(0), ..plain.clone() },
+            UniqueRequest { on_conflict: Some("merge".into()), ..plain.clone() },
+            UniqueRequest { max_wait_seconds: Some(-1), ..plain.clone() },
+        ] {
+            assert!(matches!(unique(bad.clone()), Err(Refusal::InvalidUnique(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn expiry_and_longest_run_are_bounded() {
+        let seconds = |seconds| check(OptionsRequest { expire_seconds: Some(seconds), ..none() });
+        assert_eq!(seconds(1).unwrap().expires_at, Some(NOW.plus(Duration::from_secs(1))));
+        for bad in [i64::MIN, -1, 0, 31_622_401] {
+            assert!(matches!(seconds(bad), Err(Refusal::InvalidExpiry(_))), "{bad}");
+        }
+        let at = |at| check(OptionsRequest { expires_at: Some(at), ..none() });
+        assert!(at(NOW.plus(limits::DELAY)).is_ok());
+        for bad in [NOW, Time::ZERO, NOW.plus(limits::DELAY).plus(Duration::from_millis(1))] {
+            assert!(matches!(at(bad), Err(Refusal::InvalidExpiry(_))), "{bad:?}");
+        }
+        let run = |seconds| check(OptionsRequest { max_run_seconds: Some(seconds), ..none() });
+        assert_eq!(run(604_800).unwrap().max_run, Some(limits::MAX_RUN));
+        for bad in [0, -1, 604_801] {
+            assert_eq!(run(bad), Err(Refusal::InvalidMaxRun), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+-- What ends an attempt or begins one anew. After record.lua. Each function adds to `steps` what `attempt` is to do.
+local function free(steps, q, id, h)
+  steps[#steps + 1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }
+  steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(h.leaseUntilMs or 0), id } }
+end
+
+-- The history of a task with its running attempt ended. A first attempt has none before it.
+local function ended_attempt(id, h, now, outcome, error)
+  local ended = now
+  if ended < h.claimedAtMs then ended = h.claimedAtMs end
+  local entry = { attempt = h.attempts, workerId = h.workerId or '', claimedAt = h.claimedAtMs }
+  entry.endedAt, entry.outcome = ended, outcome
+  if error ~= '' then entry.error = error end
+  local kept = h.attempts > 1 and redis.call('HGET', P .. 'history', id)
+  local list = kept and cjson.decode(kept) or {}
+  list[#list + 1] = entry
+  while #list > 20 do table.remove(list, 1) end
+  return cjson.encode(list), kept
+end
+
+local function remember(steps, id, h, now, outcome, error)
+  if not h.claimedAtMs or h.claimedAtMs == 0 then return end
+  local text, kept = ended_attempt(id, h, now, outcome, error)
+  local undo = kept and { 'HSET', P .. 'history', id, kept } or { 'HDEL', P .. 'history', id }
+  -- An entry that was there is overwritten, which counts as no change.
+  steps[#steps + 1] = { { 'HSET', P .. 'history', id, text }, undo, always = true }
+end
+
+-- The seconds to wait after the n-th counted attempt: `ranges` is "low:high,low:high,...", the last one goes
+-- on for ever. `draw` is in [0, 1).
+local function delay_of(ranges, n, draw)
+  if n < 1 then n = 1 end
+  local low, high, i = 0, 0, 0
+  for l, h in string.gmatch(ranges, '(%d+):(%d+)') do
+    low, high, i = tonumber(l), tonumber(h), i + 1
+    if i == n then break end
+  end
+  return low + math.floor(draw * (high - low + 1))
+end
+
+-- Gives the place of the push among the steps, whose answer is the length of the list.
+local function make_ready(steps, q, id, h, seq)
+  place(h, 'PENDING', 'PENDING_LIST')
+  h.seq = seq
+  local list = q.list .. priority(h)
+  steps[#steps + 1] = { { 'LPUSH', list, id }, { 'LPOP', list } }
+  return #steps
+end
+
+local function make_delayed(steps, q, id, h, until_ms)
+  place(h, 'PENDING', 'DELAYED_ZSET')
+  h.visibleAtMs = until_ms
+  steps[#steps + 1] = { { 'ZADD', q.delayed, score(until_ms), id }, { 'ZREM', q.delayed, id } }
+  steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', int(until_ms), q.name } }
+end
+
+local function call_back(steps, delivery, text, now)
+  if delivery == '' then return end
+  steps[#steps + 1] = { { 'HSET', P .. 'outbox', delivery, text }, { 'HDEL', P .. 'outbox', delivery } }
+  steps[#steps + 1] = { { 'ZADD', P .. 'outbox:due', int(now), delivery }, { 'ZREM', P .. 'outbox:due', delivery } }
+end
+
+-- Writes the end of a task: `ends` is the score of its retention. Comes last among the steps.
+local function finish(steps, id, h, status, where, result, ends)
+  place(h, status, where)
+  clear_lease(h)
+  h.resultKey = 'codeq:results'
+  steps[#steps + 1] = { { 'HSET', P .. 'results', id, result }, { 'HDEL', P .. 'results', id } }
+  steps[#steps + 1] = { { 'ZADD', P .. 'tasks:ttl', ends, id } }
+end
+
+local function make_dead(steps, q, id, h, result, ends)
+  steps[#steps + 1] = { { 'SADD', q.dlq, id }, { 'SREM', q.dlq, id } }
+  finish(steps, id, h, 'FAILED', 'DLQ_SET', result, ends)
+end

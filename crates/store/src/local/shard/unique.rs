@@ -1,0 +1,130 @@
+//! Unique keys: which task has which, and until when.
+//!
+//! A key that is taken until its task starts or ends follows from the live tasks. One that is taken for some time
+//! may outlive its task and has a row of its own.
+
+use super::Shard;
+use crate::local::change::Change;
+use crate::local::codec::{Corrupt, Reader, Writer};
+use crate::local::records::{IdemKey, Seed, UNIQUE, idem_key};
+use crate::local::slots::SlotId;
+use codeq_queue::{Time, UniqueUntil};
+use std::collections::{BTreeSet, HashMap};
+
+/// The task that has a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holder {
+    pub no: u64,
+    pub tail: u64,
+    /// When the key is free again, whatever becomes of the task.
+    pub until: Option<Time>,
+}
+
+#[derive(Default)]
+pub struct UniqueKeys {
+    holders: HashMap<IdemKey, Holder>,
+    ends: BTreeSet<(Time, IdemKey)>,
+}
+
+impl UniqueKeys {
+    pub fn get(&self, key: &[u8]) -> Option<Holder> {
+        self.holders.get(key).copied()
+    }
+
+    fn insert(&mut self, key: IdemKey, holder: Holder) {
+        self.remove(&key);
+        if let Some(until) = holder.until {
+            self.ends.insert((until, key.clone()));
+        }
+        self.holders.insert(key, holder);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(Holder { until: Some(until), .. }) = self.holders.remove(key) {
+            self.ends.remove(&(until, key.into()));
+        }
+    }
+
+    /// When a key is free again that is taken for some time.
+    pub fn next_end(&self) -> Option<Time> {
+        self.ends.first().map(|(until, _)| *until)
+    }
+
+    /// A key whose time is over.
+    pub fn over(&self, now: Time) -> Option<&IdemKey> {
+        self.ends.first().filter(|(until, _)| *until <= now).map(|(_, key)| key)
+    }
+}
+
+pub fn row_key(key: &[u8]) -> Vec<u8> {
+    [&[UNIQUE], key].concat()
+}
+
+fn write_holder(holder: Holder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let w = &mut Writer(&mut bytes);
+    w.number(holder.no);
+    w.fixed(holder.tail);
+    w.option(holder.until.as_ref(), |w, until| w.time(*until));
+    bytes
+}
+
+fn read_holder(bytes: &[u8]) -> Result<Holder, Corrupt> {
+    let r = &mut Reader(bytes);
+    Ok(Holder { no: r.number()?, tail: r.fixed()?, until: r.option(Reader::time)? })
+}
+
+impl Shard {
+    /// A live task takes its key, unless it has been claimed and the key was for that long only.
+    pub(super) fn take_unique(&mut self, queue: u32, no: u64, seed: &Seed) {
+        let Some(rule) = seed.body.unique() else { return };
+        let key = idem_key(&self.queues.at(queue).key, &rule.key);
+        let until = match rule.until {
+            UniqueUntil::For(life) => Some(seed.created_at.plus(life)),
+            UniqueUntil::Started | UniqueUntil::Ended => None,
+        };
+        self.unique.insert(key, Holder { no, tail: seed.tail, until });
+    }
+
+    /// Has the tables know of a key that may outlive its task.
+    pub(super) fn store_unique(&mut self, no: u64, seed: &Seed) {
+        let Some(rule) = seed.body.unique().filter(|rule| matches!(rule.until, UniqueUntil::For(_))) else {
+            return;
+        };
+        let queue = self.queues.intern(&seed.body.tenant, &seed.body.command);
+        let key = idem_key(&self.queues.at(queue).key, &rule.key);
+        if let Some(holder) = self.unique.get(&key).filter(|holder| holder.no == no) {
+            self.changes.push(Change::Record { key: row_key(&key), value: Some(write_holder(holder)) });
+        }
+    }
+
+    /// Frees the key of a live task that has come to this point: started, or ended.
+    pub(super) fn release_unique(&mut self, slot_id: SlotId, point: UniqueUntil) {
+        let slot = self.slots.at(slot_id);
+        let Some(rule) = slot.options().and_then(|options| options.unique.as_ref()) else { return };
+        let is_over =
+            rule.until == point || point == UniqueUntil::Ended && rule.until == UniqueUntil::Started;
+        let key = idem_key(&self.queues.at(slot.queue).key, &rule.key);
+        if is_over && self.unique.get(&key).is_some_and(|holder| holder.no == slot.no) {
+            self.unique.remove(&key);
+        }
+    }
+
+    /// A task that was loaded has been claimed before.
+    pub fn started(&mut self, slot_id: SlotId) {
+        self.release_unique(slot_id, UniqueUntil::Started);
+    }
+
+    /// A stored key as the entry or row says.
+    pub(super) fn apply_unique(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
+        let key: IdemKey = key.get(1..).unwrap_or_default().into();
+        match value {
+            Some(value) => {
+                let holder = read_holder(value).map_err(|_| "a unique key that cannot be read")?;
+                self.unique.insert(key, holder);
+            }
+            None => self.unique.remove(&key),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The long campaigns: the same programs as in the gate, for longer and from other seeds.
+# usage: nightly.sh [SEED]  (default: the date, so that every night tries something new; a failure prints the seed)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seed=${1:-$(date -u +%Y%m%d)}
+
+step() { printf '\n== %s (seed %s)\n' "$*" "$seed"; }
+
+step "build"
+cargo build --release --locked -p codeq -p codeq-tests
+bin=target/release
+
+step "simulation: power loss, failing disks, lost and doubled messages"
+$bin/sim --from "$seed" --seeds 20000
+
+step "fuzzing: everything that reads bytes from outside"
+$bin/fuzz --seconds 1800 --seed "$seed"
+
+step "real servers, killed under load"
+$bin/ledger --server $bin/codeq --seed "$seed" --rounds 300
+
+step "real servers, power lost with every kill"
+$bin/ledger --server $bin/codeq --seed "$seed" --rounds 100 --power-loss
+
+step "two replicas over Redis, both killed in turn"
+$bin/ledger --server $bin/codeq --seed "$seed" --rounds 60 --storage redis
+
+step "memory, handles and disk over twenty minutes"
+$bin/codeq bench soak --minutes 20
+
+step "hostile tenants beside an honest one"
+$bin/codeq bench hostile
+
+step "all scenarios of all SDKs"
+./scripts/sdks.sh
+
+printf '\nall campaigns passed\n'
