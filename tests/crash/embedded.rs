@@ -94,6 +94,7 @@ async fn drain(store: &dyn Store, ledger: &mut Ledger) -> usize {
             commands: Commands::Any,
             owner: owner.clone(),
             lease: Duration::from_secs(600),
+            is_default_lease: false,
             count: 1000,
             wait: Wait::No,
         };

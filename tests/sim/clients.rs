@@ -91,6 +91,7 @@ impl World {
             commands,
             owner: self.worker(),
             lease: Duration::from_secs(self.rng.random_range(1..90)),
+            is_default_lease: false,
             count: self.rng.random_range(1..5),
             wait: Wait::No,
         }

@@ -59,6 +59,7 @@ impl World {
                 commands: Commands::Any,
                 owner: owner.clone(),
                 lease: Duration::from_secs(30),
+                is_default_lease: false,
                 count: 50,
                 wait: Wait::No,
             };

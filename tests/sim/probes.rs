@@ -18,6 +18,7 @@ impl World {
             commands: Commands::these([command]),
             owner: self.worker(),
             lease: Duration::from_secs(self.rng.random_range(5..90)),
+            is_default_lease: false,
             count,
             wait,
         }

@@ -48,7 +48,7 @@ const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
     ("crates/store/src/local/entry.rs", "read", "one match over all entries"),
     ("crates/store/src/local/entry.rs", "write", "one match over all entries"),
     ("crates/store/src/local/open.rs", "start", "one list of what is put together"),
-    ("crates/store/src/local/shard/apply.rs", "apply", "one match over all entries"),
+    ("crates/store/src/local/shard/apply.rs", "change", "one match over all entries"),
     ("crates/store/src/local/shard/witness.rs", "witness", "one match over all entries"),
     ("tests/it/kvrocks/shards.rs", "a_command_moves_between_two_shards_of_one_server", "one story"),
 ];

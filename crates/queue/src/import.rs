@@ -59,6 +59,7 @@ fn check_options(options: &TaskOptions) -> Result<TaskOptions, Refusal> {
         unique: options.unique.as_ref().map(unique).transpose()?,
         expires_at: options.expires_at,
         max_run: options.max_run,
+        accepted: None,
     })
 }
 

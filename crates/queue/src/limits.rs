@@ -47,6 +47,24 @@ pub const DELAY: Duration = Duration::from_secs(31_622_400);
 pub const SUBSCRIPTION_TTL: Duration = Duration::from_secs(31_622_400);
 /// Longest lane.
 pub const LANE_BYTES: usize = 128;
+/// Most tasks that a policy may let run at once.
+pub const POLICY_CONCURRENCY: u32 = 1_000_000;
+/// Most starts that a policy may allow in a period.
+pub const POLICY_RATE: u32 = 1_000_000;
+/// Most tasks that a policy may let wait.
+pub const POLICY_MAX_READY: u64 = 100_000_000;
+/// Lanes for which one policy may say something of their own.
+pub const LANE_OVERRIDES: usize = 1000;
+/// Largest payload schema.
+pub const SCHEMA_BYTES: usize = 64 * 1024;
+/// Largest policy, as text.
+pub const POLICY_BYTES: usize = 1024 * 1024;
+/// Policies of a tenant: all are in memory.
+pub const POLICIES: usize = 10_000;
+/// Longest time that a nack may hold back its lane or queue, in seconds.
+pub const HOLD_SECONDS: i64 = 86_400;
+/// Lanes looked at to find the busiest ones.
+pub const LANES_EXAMINED: usize = 100_000;
 /// Tags of one task.
 pub const TAGS: usize = 8;
 /// Longest tag.

@@ -17,6 +17,8 @@ pub struct TaskOptions {
     pub expires_at: Option<Time>,
     /// A lease never lasts longer than this after the claim.
     pub max_run: Option<Duration>,
+    /// The store's numbers of when it accepted the task, where that is not its create: an ordered lane goes by them.
+    pub accepted: Option<(u64, u64)>,
 }
 
 impl TaskOptions {
@@ -114,6 +116,7 @@ impl OptionsRequest {
             unique: self.unique.map(UniqueRequest::check).transpose()?,
             expires_at: check_expiry(self.expires_at, self.expire_seconds, now)?,
             max_run: check_max_run(self.max_run_seconds)?,
+            accepted: None,
         };
         Ok(options.boxed())
     }

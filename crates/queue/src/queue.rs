@@ -2,6 +2,7 @@
 
 use crate::id;
 use crate::limits;
+use crate::policy::QueuePolicy;
 use crate::refusal::Refusal;
 use std::sync::Arc;
 
@@ -72,12 +73,35 @@ pub struct QueueStats {
     pub in_progress: u64,
     pub dead: u64,
     pub is_paused: bool,
+    /// Lanes that have live tasks.
+    pub lanes: u64,
+    /// Ready tasks that a limit holds back.
+    pub limited: u64,
+    pub policy: Option<Arc<QueuePolicy>>,
     /// When the oldest ready task was created.
     pub oldest_ready: Option<crate::Time>,
     pub last_claim: Option<crate::Time>,
 }
 
 impl QueueStats {
+    /// Of a queue in which nothing has happened.
+    pub fn empty(key: &QueueKey) -> QueueStats {
+        QueueStats {
+            tenant: key.tenant.clone(),
+            command: key.command.clone(),
+            ready: [0; 10],
+            delayed: 0,
+            in_progress: 0,
+            dead: 0,
+            is_paused: false,
+            lanes: 0,
+            limited: 0,
+            policy: None,
+            oldest_ready: None,
+            last_claim: None,
+        }
+    }
+
     pub fn ready_total(&self) -> u64 {
         self.ready.iter().sum()
     }

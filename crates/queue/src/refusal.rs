@@ -139,6 +139,22 @@ pub enum Refusal {
     ScheduleCommandFixed,
     #[error("too many schedules (max {0})")]
     TooManySchedules(usize),
+    #[error("invalid {field}: {message}")]
+    InvalidPolicy { field: String, message: String },
+    #[error("the queue has no policy")]
+    PolicyNotFound,
+    #[error("too many policies (max {0})")]
+    TooManyPolicies(usize),
+    /// The order of tasks that live cannot change.
+    #[error("'lanes.ordered' changes only while the queue has no live task")]
+    QueueNotEmpty,
+    #[error("the queue is full")]
+    QueueFull,
+    #[error("invalid 'hold': {0}")]
+    InvalidHold(&'static str),
+    /// `field` is a JSON pointer into the payload.
+    #[error("invalid payload: {message}")]
+    PayloadInvalid { field: String, message: String },
     /// An import whose key names another task here.
     #[error("idempotencyKey names another task")]
     IdempotencyKeyTaken,
@@ -208,6 +224,13 @@ impl Refusal {
             Refusal::ScheduleNotFound => "schedule_not_found",
             Refusal::ScheduleCommandFixed => "schedule_command_fixed",
             Refusal::TooManySchedules(_) => "too_many_schedules",
+            Refusal::InvalidPolicy { .. } => "invalid_policy",
+            Refusal::PolicyNotFound => "policy_not_found",
+            Refusal::TooManyPolicies(_) => "too_many_policies",
+            Refusal::QueueNotEmpty => "queue_not_empty",
+            Refusal::QueueFull => "queue_full",
+            Refusal::InvalidHold(_) => "invalid_hold",
+            Refusal::PayloadInvalid { .. } => "payload_invalid",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
         }
@@ -310,6 +333,13 @@ mod tests {
             Refusal::ScheduleNotFound,
             Refusal::ScheduleCommandFixed,
             Refusal::TooManySchedules(1000),
+            Refusal::InvalidPolicy { field: "rate.limit".into(), message: "is required".into() },
+            Refusal::PolicyNotFound,
+            Refusal::TooManyPolicies(10_000),
+            Refusal::QueueNotEmpty,
+            Refusal::QueueFull,
+            Refusal::InvalidHold("use lane or queue"),
+            Refusal::PayloadInvalid { field: "/a".into(), message: "\"x\" is not a number".into() },
             Refusal::IdempotencyKeyTaken,
             Refusal::IdNotKept,
         ]

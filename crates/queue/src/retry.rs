@@ -76,6 +76,8 @@ pub enum Ending {
         delay_seconds: i64,
         /// The attempt does not count.
         refund: bool,
+        /// The delay is not cut by the policy: others wait for it, too.
+        is_exact: bool,
     },
     Abandon,
     /// Given back unharmed: the attempt does not count.
@@ -121,6 +123,7 @@ pub fn after(
         Ending::Refund => return Next::Ready,
         _ if spent && !ending.is_refund() => return Next::Dead,
         Ending::Abandon => return Next::Ready,
+        Ending::Nack { delay_seconds, is_exact: true, .. } => delay_seconds.unsigned_abs(),
         Ending::Nack { delay_seconds, .. } if delay_seconds > 0 => {
             delay_seconds.unsigned_abs().min(backoff.max_seconds)
         }
@@ -191,8 +194,8 @@ mod tests {
         let zero = backoff(BackoffPolicy::Fixed, 0, 900);
         let now = Time::from_millis(1_000);
         let in_seconds = |s| Next::Delayed { until: now.plus_seconds(s), delay_seconds: s };
-        let nack = |delay_seconds| Ending::Nack { delay_seconds, refund: false };
-        let refunded = |delay_seconds| Ending::Nack { delay_seconds, refund: true };
+        let nack = |delay_seconds| Ending::Nack { delay_seconds, refund: false, is_exact: false };
+        let refunded = |delay_seconds| Ending::Nack { delay_seconds, refund: true, is_exact: false };
         for (ending, used, max, backoff, next) in [
             (nack(0), 1, 2, fixed, in_seconds(5)),
             (nack(-3), 1, 2, fixed, in_seconds(5)),

@@ -17,9 +17,11 @@ use crate::delivery::{Delivery, DeliveryReport};
 use crate::filter::{Listed, Page};
 use crate::lease::{CancelRequest, Owner};
 use crate::operation::Operation;
+use crate::policy::{Hold, Policies};
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
 use crate::result::{Outcome, ResultRecord};
+use crate::retry::Ending;
 use crate::schedule::Schedules;
 use crate::shared::Shared;
 use crate::subscription::{NewSubscription, Subscription};
@@ -62,6 +64,8 @@ pub struct Claim {
     pub commands: Commands,
     pub owner: Arc<Owner>,
     pub lease: Duration,
+    /// The caller did not say how long: a queue may have a default of its own.
+    pub is_default_lease: bool,
     /// At most so many tasks; a waiting claim is answered as soon as there is one.
     pub count: usize,
     pub wait: Wait,
@@ -125,13 +129,21 @@ pub struct Nack {
     pub reason: Option<String>,
     /// The attempt does not count; there is a delay.
     pub refund: bool,
+    /// Holds back the lane or the queue for the same time; then the attempt does not count.
+    pub hold: Option<Hold>,
     /// JSON for the next attempt.
     pub checkpoint: Option<Arc<str>>,
 }
 
 impl Nack {
     pub fn new(report: Report, delay_seconds: i64, reason: Option<String>) -> Nack {
-        Nack { report, delay_seconds, reason, refund: false, checkpoint: None }
+        Nack { report, delay_seconds, reason, refund: false, hold: None, checkpoint: None }
+    }
+
+    /// How the attempt ends.
+    pub fn ending(&self) -> Ending {
+        let is_exact = self.hold.is_some();
+        Ending::Nack { delay_seconds: self.delay_seconds, refund: self.refund || is_exact, is_exact }
     }
 }
 
@@ -355,6 +367,10 @@ pub trait Store: Send + Sync {
     }
     /// The schedules of a store that keeps them.
     fn scheduling(&self) -> Option<&dyn Schedules> {
+        None
+    }
+    /// The queue policies of a store that keeps them.
+    fn policing(&self) -> Option<&dyn Policies> {
         None
     }
     /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered

@@ -1,6 +1,6 @@
 //! The numbers of the rules that a store applies by itself.
 
-use codeq_queue::{Backoff, State, Time, audit};
+use codeq_queue::{Backoff, QueuePolicy, State, Time, audit};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,18 @@ impl Rules {
             State::Failed | State::Cancelled => Some(self.failed_retention.unwrap_or(self.retention)),
             _ => Some(self.retention),
         }
+    }
+}
+
+impl Rules {
+    /// The same, if the policy of its queue does not say otherwise.
+    pub fn kept_by(&self, state: &State, policy: Option<&QueuePolicy>) -> Option<Duration> {
+        let own = policy.and_then(|policy| match state {
+            State::Dead => None,
+            State::Failed | State::Cancelled => policy.failed_retention,
+            _ => policy.retention,
+        });
+        own.or_else(|| self.kept(state))
     }
 }
 

@@ -34,8 +34,15 @@ async fn work(store: Arc<dyn Store>) {
     };
     drop(store.create((0..8).map(new).collect()).await);
     let (commands, lease) = (Commands::Any, Duration::from_secs(600));
-    let claim =
-        Claim { tenant: tenant.clone(), commands, owner: owner.clone(), lease, count: 4, wait: Wait::No };
+    let claim = Claim {
+        tenant: tenant.clone(),
+        commands,
+        owner: owner.clone(),
+        lease,
+        is_default_lease: false,
+        count: 4,
+        wait: Wait::No,
+    };
     for (n, task) in store.claim(claim).await.unwrap_or_default().into_iter().enumerate() {
         let report = Report { tenant: tenant.clone(), id: task.id, owner: owner.clone(), attempt: None };
         match n {

@@ -82,6 +82,7 @@ async fn work(store: &dyn Store, owner: &Arc<Owner>, random: &mut SmallRng) -> a
         commands: if random.random_bool(0.3) { Commands::Any } else { Commands::these(["work-0"]) },
         owner: owner.clone(),
         lease: Duration::from_secs(600),
+        is_default_lease: false,
         count: random.random_range(1..8),
         wait: Wait::No,
     };

@@ -235,6 +235,7 @@ async fn worker(
         commands: Commands::these([COMMAND]),
         owner: owner.clone(),
         lease: Duration::from_secs(300),
+        is_default_lease: false,
         count: 1,
         wait: Wait::No,
     };

@@ -150,7 +150,8 @@ impl Broker {
         let commands = allowed(&caller.event_types, request.commands.as_deref())?;
         let _place = self.place(&caller.tenant, wait)?;
         let (tenant, count) = (caller.tenant.clone(), request.count);
-        let claim = Claim { tenant, commands, owner: owner.clone(), lease, count, wait };
+        let claim =
+            Claim { tenant, commands, owner: owner.clone(), lease, is_default_lease: false, count, wait };
         self.sight(&caller.tenant, &owner, &request);
         let tasks = self.take(claim, &request.order).await?;
         self.lend((&caller.tenant, &owner, request.protocol), &tasks, lease);

@@ -171,15 +171,9 @@ impl Keeper {
 
     fn no_stats(&self, queue: &QueueKey) -> QueueStats {
         QueueStats {
-            tenant: queue.tenant.clone(),
             command: self.notes.spelling(queue).unwrap_or_else(|| queue.command.clone()),
-            ready: [0; 10],
-            delayed: 0,
-            in_progress: 0,
-            dead: 0,
-            is_paused: false,
-            oldest_ready: None,
             last_claim: self.notes.last_claim(queue),
+            ..QueueStats::empty(queue)
         }
     }
 

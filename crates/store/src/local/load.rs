@@ -6,7 +6,7 @@ use super::entry::Entry;
 use super::library::{self, Library};
 use super::parts;
 use super::records::{
-    DEAD_EXPIRY, DELIVERY, QUEUE, QueueRow, RECORD, STATE, Seed, StateRow, read_queue_row_key,
+    DEAD_EXPIRY, DELIVERY, POLICY, QUEUE, QueueRow, RECORD, STATE, Seed, StateRow, read_queue_row_key,
 };
 use super::shard::{Recent, Shard};
 use super::tables::{Group, TableError, Version};
@@ -35,9 +35,23 @@ fn text(error: Corrupt) -> String {
 pub fn from_tables(shard: &mut Shard, version: &Arc<Version>) -> Result<(), LoadError> {
     shard.counters = version.counters;
     shard.adopt(version.clone());
+    // Tasks line up as the policy of their queue says.
+    load_policies(shard, version)?;
     load_tasks(shard, version)?;
     // Queues and records come before states in the order of keys.
     let mut rows = version.walk(Group::Rows, &[], &[STATE])?;
+    while let Some((key, row)) = rows.row() {
+        if let Some(row) = row {
+            load_row(shard, key, row).map_err(|reason| bad(Group::Rows, key, reason))?;
+        }
+        rows.advance()?;
+    }
+    shard.arrange_touched();
+    Ok(())
+}
+
+fn load_policies(shard: &mut Shard, version: &Arc<Version>) -> Result<(), LoadError> {
+    let mut rows = version.walk(Group::Rows, &[RECORD, POLICY], &[RECORD, POLICY + 1])?;
     while let Some((key, row)) = rows.row() {
         if let Some(row) = row {
             load_row(shard, key, row).map_err(|reason| bad(Group::Rows, key, reason))?;

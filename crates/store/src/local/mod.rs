@@ -34,6 +34,7 @@ mod options;
 mod owner;
 mod parted;
 mod parts;
+mod policies;
 mod readers;
 mod records;
 mod routes;

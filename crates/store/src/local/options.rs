@@ -9,13 +9,15 @@ const TAGS: u8 = 2;
 const UNIQUE: u8 = 3;
 const EXPIRES_AT: u8 = 4;
 const MAX_RUN: u8 = 5;
+const ACCEPTED: u8 = 6;
 
 pub fn write(w: &mut Writer, options: &TaskOptions) {
     let fields = usize::from(options.lane.is_some())
         + usize::from(!options.tags.is_empty())
         + usize::from(options.unique.is_some())
         + usize::from(options.expires_at.is_some())
-        + usize::from(options.max_run.is_some());
+        + usize::from(options.max_run.is_some())
+        + usize::from(options.accepted.is_some());
     w.number(fields as u64);
     if let Some(lane) = &options.lane {
         w.byte(LANE);
@@ -40,6 +42,11 @@ pub fn write(w: &mut Writer, options: &TaskOptions) {
         w.byte(MAX_RUN);
         w.number(longest.as_secs());
     }
+    if let Some((number, seq)) = options.accepted {
+        w.byte(ACCEPTED);
+        w.number(number);
+        w.number(seq);
+    }
 }
 
 pub fn read(r: &mut Reader) -> Result<Option<Box<TaskOptions>>, Corrupt> {
@@ -57,6 +64,7 @@ pub fn read(r: &mut Reader) -> Result<Option<Box<TaskOptions>>, Corrupt> {
             UNIQUE => options.unique = Some(read_unique(r)?),
             EXPIRES_AT => options.expires_at = Some(r.time()?),
             MAX_RUN => options.max_run = Some(Duration::from_secs(r.number()?)),
+            ACCEPTED => options.accepted = Some((r.number()?, r.number()?)),
             _ => return Err(Corrupt("unknown task option")),
         }
     }
@@ -111,6 +119,7 @@ mod tests {
             unique: Some(unique),
             expires_at: Some(Time::from_millis(77)),
             max_run: Some(Duration::from_secs(5)),
+            accepted: Some((7, 9)),
         };
         let mut bytes = Vec::new();
         write(&mut Writer(&mut bytes), &options);

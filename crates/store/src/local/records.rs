@@ -391,6 +391,10 @@ pub const SCHEDULE_PROGRESS: u8 = b'e';
 pub const SCHEDULE_PLACE: u8 = b'a';
 /// A unique key that is taken for some time, whatever becomes of its task.
 pub const UNIQUE: u8 = b'u';
+/// The policy of a queue.
+pub const POLICY: u8 = b'p';
+/// How far a queue or a lane has used up its limits.
+pub const USAGE: u8 = b'l';
 /// What operators did.
 pub const AUDIT: u8 = b'w';
 /// There once for all: some tasks came from elsewhere. Which places they are at, and whether their ids lead here.

@@ -5,6 +5,7 @@
 mod index;
 
 use super::records::{Detail, Sketch};
+use codeq_queue::lane::LaneId;
 use codeq_queue::{State, TaskOptions, Time};
 use index::Index;
 use std::cell::Cell;
@@ -37,6 +38,8 @@ pub struct Slot {
     pub refunds: u32,
     pub max_attempts: u32,
     pub priority: u8,
+    /// Within its queue.
+    pub lane: LaneId,
     /// Only for tasks with an idempotency key, a webhook or options.
     pub extra: Option<Box<Extra>>,
     /// `None`: the tables have it.
@@ -88,6 +91,7 @@ pub struct NewSlot {
     pub tail: u64,
     pub created_at: Time,
     pub queue: u32,
+    pub lane: LaneId,
     pub priority: u8,
     pub max_attempts: u32,
     pub state: State,
@@ -110,6 +114,11 @@ impl Default for List {
 }
 
 impl List {
+    #[cfg(test)]
+    pub fn sized(len: u32) -> List {
+        List { len, ..List::default() }
+    }
+
     pub fn first(&self) -> Option<SlotId> {
         (self.head != NIL).then_some(self.head)
     }
@@ -166,6 +175,7 @@ impl Slots {
             refunds: 0,
             max_attempts: new.max_attempts,
             priority: new.priority,
+            lane: new.lane,
             extra: new.extra,
             detail: new.detail,
         };
@@ -260,6 +270,7 @@ mod tests {
             tail: 0,
             created_at: Time::ZERO,
             queue: 0,
+            lane: LaneId::MAX,
             priority: 0,
             max_attempts: 1,
             state: State::Ready { seq: no },

@@ -20,8 +20,8 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, QueueKey,
-    QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, Policies,
+    QueueKey, QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
 };
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,6 +110,19 @@ impl LocalStore {
 
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
+    }
+
+    pub(super) fn shards(&self) -> &Shards {
+        &self.shards
+    }
+
+    /// Asks the shard of a queue.
+    pub(super) fn on_queue<T: Send + 'static>(
+        &self,
+        queue: &QueueKey,
+        act: impl FnOnce(&mut Turn<'_>, Reply<T>) + Send + 'static,
+    ) -> Answer<T> {
+        self.on(queue.shard(self.count()), act)
     }
 
     fn token(&self) -> u64 {
@@ -455,6 +468,10 @@ impl Store for LocalStore {
         }
         let unwell = self.shards.iter().map(|shard| shard.health()).find(|health| *health != Health::Ready);
         unwell.unwrap_or(Health::Ready)
+    }
+
+    fn policing(&self) -> Option<&dyn Policies> {
+        Some(self)
     }
 
     fn scheduling(&self) -> Option<&dyn Schedules> {

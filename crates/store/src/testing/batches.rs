@@ -147,7 +147,10 @@ impl<'a> Caller<'a> {
         let (tenant, owner, count) = (self.tenant(), self.owner(), self.count() * 10);
         let lease = Duration::from_secs(60);
         let wait = Wait::Until(self.clock.now());
-        let taken = self.store.claim(Claim { tenant, commands, owner, lease, count, wait }).await?;
+        let taken = self
+            .store
+            .claim(Claim { tenant, commands, owner, lease, is_default_lease: false, count, wait })
+            .await?;
         self.taken.extend(taken);
         Ok(())
     }
@@ -256,6 +259,7 @@ impl<'a> Caller<'a> {
             commands: Commands::these([&*queue.command]),
             owner: self.owner(),
             lease: Duration::from_secs(60),
+            is_default_lease: false,
             count: 10,
             wait: Wait::Forever,
         };

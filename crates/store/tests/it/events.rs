@@ -58,6 +58,7 @@ impl Watched {
             commands: Commands::Any,
             owner: Arc::new(Owner::new("s", "w")),
             lease: Duration::from_secs(10),
+            is_default_lease: false,
             count: 1,
             wait: Wait::No,
         };

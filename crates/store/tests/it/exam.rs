@@ -15,6 +15,7 @@ mod memory {
     use super::*;
     codeq_store::exam!(candidates::memory(1));
     codeq_store::exam_schedules!(candidates::memory(1));
+    codeq_store::exam_policies!(candidates::memory(1));
     codeq_store::exam!(@flow candidates::memory(1));
 }
 
@@ -22,6 +23,7 @@ mod local_with_one_shard {
     use super::*;
     codeq_store::exam!(candidates::local(1, Durability::Fsync));
     codeq_store::exam_schedules!(candidates::local(1, Durability::Fsync));
+    codeq_store::exam_policies!(candidates::local(1, Durability::Fsync));
     codeq_store::exam!(@flow candidates::local(1, Durability::Fsync));
 }
 
@@ -29,5 +31,6 @@ mod local_with_four_shards {
     use super::*;
     codeq_store::exam!(candidates::local(4, Durability::Fsync));
     codeq_store::exam_schedules!(candidates::local(4, Durability::Fsync));
+    codeq_store::exam_policies!(candidates::local(4, Durability::Fsync));
     codeq_store::exam!(@flow candidates::local(4, Durability::Fsync));
 }

@@ -42,6 +42,7 @@ async fn tasks_that_die_and_return_are_never_missed() {
                 commands: Commands::Any,
                 owner: Arc::new(Owner::new("s", "w")),
                 lease: Duration::from_secs(60),
+                is_default_lease: false,
                 count: TASKS,
                 wait: Wait::No,
             };

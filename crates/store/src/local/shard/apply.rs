@@ -13,6 +13,12 @@ impl Shard {
     /// Changes the state as the entry says. `Err` names an entry that does not fit the state, which only
     /// a damaged or foreign journal can hold.
     pub fn apply(&mut self, entry: Entry) -> Result<(), &'static str> {
+        self.change(entry)?;
+        self.arrange_touched();
+        Ok(())
+    }
+
+    fn change(&mut self, entry: Entry) -> Result<(), &'static str> {
         match entry {
             Entry::Created { no, tail, at, body, priority, max_attempts, state } => {
                 self.saw(at);
@@ -30,6 +36,7 @@ impl Shard {
                 self.shift(slot_id, at, State::Running(Arc::new(lease)), |slot| slot.attempts = attempts);
                 let queue = self.slots.at(slot_id).queue;
                 self.queues.at_mut(queue).last_claim = Some(at);
+                self.use_up(slot_id, at);
                 self.push_image(slot_id, None, None);
             }
             Entry::Extended { no, at, until } => {
@@ -94,6 +101,9 @@ impl Shard {
             Entry::Paused { queue, is_paused } => {
                 let id = self.queues.intern(&queue.tenant, &queue.command);
                 self.queues.at_mut(id).is_paused = is_paused;
+                if !is_paused {
+                    self.clear_holds(id);
+                }
                 self.push_queue(id);
                 self.fed.push(id);
             }
@@ -148,11 +158,13 @@ impl Shard {
             self.keys.insert(key, no);
         }
         self.take_unique(queue, no, seed);
+        let lane = self.lane_of(queue, body.options.as_ref().and_then(|options| options.lane.as_deref()));
         let slot_id = self.slots.insert(NewSlot {
             no,
             tail: seed.tail,
             created_at: seed.created_at,
             queue,
+            lane,
             priority: seed.priority,
             max_attempts: seed.max_attempts,
             state: seed.state.clone(),
@@ -348,7 +360,7 @@ impl Shard {
     ) -> Result<(), &'static str> {
         let sketch = &letter.sketch;
         let body = sketch.detail.body.clone().ok_or("a failed task without body")?;
-        let body = without_expiry(body);
+        let body = without_expiry(accepted_again(body, self.accepted_now()));
         let is_dead = sketch.state == State::Dead;
         let key = letter.key.clone();
         let seed = Seed {
@@ -408,6 +420,15 @@ fn without_expiry(body: Arc<Body>) -> Arc<Body> {
         return body;
     };
     let options = TaskOptions { expires_at: None, ..options.clone() }.boxed();
+    Arc::new(Body { options, ..(*body).clone() })
+}
+
+/// An ordered lane serves a task that comes again, or from elsewhere, as if it had been created then.
+pub(super) fn accepted_again(body: Arc<Body>, now: (u64, u64)) -> Arc<Body> {
+    let Some(options) = body.options.as_deref().filter(|options| options.lane.is_some()) else {
+        return body;
+    };
+    let options = TaskOptions { accepted: Some(now), ..options.clone() }.boxed();
     Arc::new(Body { options, ..(*body).clone() })
 }
 

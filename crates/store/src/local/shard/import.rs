@@ -6,6 +6,7 @@
 //!
 //! An id belongs to a tenant: the same id may be another tenant's as well, and neither hears of the other.
 
+use super::apply::accepted_again;
 use super::produce::Located;
 use super::turn::{Part, Reply, Turn};
 use super::{Recent, Shard};
@@ -175,7 +176,9 @@ impl Shard {
         Ok(())
     }
 
-    fn admit_import(&mut self, sketch: Sketch, body: Arc<codeq_queue::Body>) {
+    fn admit_import(&mut self, mut sketch: Sketch, body: Arc<codeq_queue::Body>) {
+        let body = accepted_again(body, self.accepted_now());
+        sketch.detail.body = Some(body.clone());
         let seed = Seed {
             tail: sketch.tail,
             created_at: sketch.created_at,

@@ -8,7 +8,7 @@ use crate::local::operations;
 use crate::local::slots::SlotId;
 use codeq_queue::audit::KEPT;
 use codeq_queue::store::{OutboxCounts, Position, TaskRef};
-use codeq_queue::{AuditEntry, AuditPage, Audited, Operation, State, Time};
+use codeq_queue::{AuditEntry, AuditPage, Audited, Operation, State, Time, limits};
 
 /// Tasks counted from either end of a list to find a position; the middle of a longer one is not searched.
 const COUNTED: u64 = 10_000;
@@ -21,12 +21,12 @@ impl Shard {
         if !matches!(slot.state, State::Ready { .. }) {
             return None;
         }
-        let lists = &self.queues.at(slot.queue).lists;
-        let own = usize::from(slot.priority);
-        let higher = lists[own + 1..].iter().map(|list| u64::from(list.len)).sum();
+        let list = |priority| self.queues.list(slot.queue, slot.lane, priority);
+        let higher = (slot.priority + 1..=limits::PRIORITY_MAX).map(|one| u64::from(list(one).len)).sum();
         let before = self.steps(slot_id, |id| self.slots.prev(id));
         let after = || self.steps(slot_id, |id| self.slots.next(id));
-        let ahead = before.or_else(|| after().map(|behind| u64::from(lists[own].len) - 1 - behind));
+        let own = u64::from(list(slot.priority).len);
+        let ahead = before.or_else(|| after().map(|behind| own - 1 - behind));
         Some(Position { ahead, ahead_at_higher_priority: higher })
     }
 

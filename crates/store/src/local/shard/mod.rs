@@ -8,10 +8,12 @@
 //! names. `apply` is the only place that moves it.
 
 mod apply;
+mod flow;
 mod import;
 mod inspect;
 mod operate;
 mod outbox;
+mod policies;
 mod produce;
 mod queues;
 mod schedules;
@@ -25,6 +27,7 @@ mod waiting;
 mod witness;
 mod work;
 
+pub use flow::Usage;
 pub use import::Arrival;
 pub use operate::Named;
 pub use outbox::Outbox;
@@ -45,6 +48,7 @@ use super::records::{Counters, Final, IdemKey};
 use super::slots::{SlotId, Slots};
 use super::tables::Version;
 use crate::rules::Rules;
+use codeq_queue::lane::LaneId;
 use codeq_queue::topic::Topic;
 use codeq_queue::{AuditEntry, Operation, State, Time};
 use rand::SeedableRng;
@@ -78,6 +82,10 @@ pub struct Shard {
     pub leases: BTreeSet<(Time, u64)>,
     /// Tasks that fail at this time unless someone has claimed them.
     pub expiries: BTreeSet<(Time, u64)>,
+    /// Queues in which a limit lets something start at this time.
+    pub openings: BTreeSet<(Time, u32)>,
+    /// Queues and lanes whose places in the order of lanes may have changed.
+    touched: Vec<(u32, LaneId)>,
     pub unique: UniqueKeys,
     /// Idempotency keys of live tasks and of those in `recent`; older ones are in the tables.
     pub keys: Parted<IdemKey, u64>,
@@ -126,6 +134,8 @@ impl Shard {
             delayed: BTreeSet::new(),
             leases: BTreeSet::new(),
             expiries: BTreeSet::new(),
+            openings: BTreeSet::new(),
+            touched: Vec::new(),
             unique: UniqueKeys::default(),
             keys: Parted::new(),
             recent: Parted::new(),
@@ -157,24 +167,20 @@ impl Shard {
         let delayed = self.delayed.first().map(|(at, _)| *at);
         let lease = self.leases.first().map(|(at, _)| *at);
         let expiry = self.expiries.first().map(|(at, _)| *at);
-        let others = [expiry, self.unique.next_end(), self.schedules.next_due()];
+        let others = [expiry, self.unique.next_end(), self.schedules.next_due(), self.next_opening()];
         [delayed, lease].into_iter().chain(others).flatten().min()
     }
 
     /// Takes a live task out of the index that its state names.
     fn leave(&mut self, slot_id: SlotId) {
+        self.touch(slot_id, false);
         let slot = self.slots.at(slot_id);
         let (no, queue) = (slot.no, slot.queue);
         if let Some(at) = slot.expires_at() {
             self.expiries.remove(&(at, no));
         }
         match &slot.state {
-            State::Ready { .. } => {
-                let priority = usize::from(slot.priority);
-                let mut list = self.queues.at(queue).lists[priority];
-                self.slots.unlink(&mut list, slot_id);
-                self.queues.set_list(queue, priority, list);
-            }
+            State::Ready { .. } => self.unlink(slot_id),
             State::Delayed { until } => {
                 self.delayed.remove(&(*until, no));
                 self.queues.at_mut(queue).delayed -= 1;
@@ -191,6 +197,7 @@ impl Shard {
 
     /// Puts a live task into the index that its state names.
     fn enter(&mut self, slot_id: SlotId) {
+        self.touch(slot_id, true);
         let slot = self.slots.at(slot_id);
         let (no, queue) = (slot.no, slot.queue);
         if let Some(at) = slot.expires_at() {
@@ -199,10 +206,7 @@ impl Shard {
         match &slot.state {
             State::Ready { seq } => {
                 self.counters.next_seq = self.counters.next_seq.max(seq + 1);
-                let priority = usize::from(slot.priority);
-                let mut list = self.queues.at(queue).lists[priority];
-                self.slots.push_back(&mut list, slot_id);
-                self.queues.set_list(queue, priority, list);
+                self.link(slot_id);
                 self.fed.push(queue);
             }
             State::Delayed { until } => {

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// Failed callbacks dropped per round.
 const FORGOTTEN_AT_ONCE: usize = 10_000;
+/// Lanes looked at to find the oldest ready task of a queue.
+const LANES_OLDEST: usize = 10_000;
 
 /// A task an operator names, with what the tables have of it.
 pub struct Named {
@@ -219,15 +221,17 @@ impl Turn<'_> {
             .queues
             .find(&queue.tenant, &queue.command)
             .map(|id| self.shard.queues.at(id).is_paused);
-        if is_already.unwrap_or(false) != is_paused {
+        // A resume clears what nacks hold back, too.
+        let is_held = !is_paused && self.shard.is_held(queue);
+        if is_already.unwrap_or(false) != is_paused || is_held {
             self.log(Entry::Paused { queue: queue.clone(), is_paused });
         }
-        let stats = self.shard.stats_of(queue);
+        let stats = self.shard.stats_of(queue, self.now);
         self.answer(reply, stats);
     }
 
     pub fn queue(&mut self, queue: &QueueKey, reply: Reply<QueueStats>) {
-        let stats = self.shard.stats_of(queue);
+        let stats = self.shard.stats_of(queue, self.now);
         self.answer(reply, stats);
     }
 
@@ -240,14 +244,15 @@ impl Turn<'_> {
     pub fn ready_commands(&mut self, tenant: &Arc<str>, reply: Reply<Vec<Arc<str>>>) {
         let queues = &self.shard.queues;
         let ready = queues.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.ready);
-        let ready = ready.map(|id| queues.at(*id)).filter(|queue| queue.head().is_some());
+        let ready =
+            ready.map(|id| queues.at(*id)).filter(|queue| queue.head(&self.shard.slots, self.now).is_some());
         let commands = ready.map(|queue| queue.key.command.clone()).collect();
         self.answer(reply, commands);
     }
 
     pub fn queues(&mut self, tenant: Option<&Arc<str>>, reply: Reply<Vec<QueueStats>>) {
         let wanted = self.shard.queues.iter().filter(|queue| tenant.is_none_or(|t| queue.key.tenant == *t));
-        let stats = wanted.map(|queue| queue.stats(self.shard.oldest_ready(queue))).collect();
+        let stats = wanted.map(|queue| queue.stats(self.shard.oldest_ready(queue), self.now)).collect();
         self.answer(reply, stats);
     }
 
@@ -420,26 +425,17 @@ impl Turn<'_> {
 impl Shard {
     fn oldest_ready(&self, queue: &super::Queue) -> Option<Time> {
         let heads = queue.lists.iter().filter_map(|list| list.first());
-        heads.map(|slot_id| self.slots.at(slot_id).created_at).min()
+        let laned = queue.flow.iter().flat_map(|flow| flow.heads(&self.slots, LANES_OLDEST));
+        heads.chain(laned).map(|slot_id| self.slots.at(slot_id).created_at).min()
     }
 
-    fn stats_of(&self, key: &QueueKey) -> QueueStats {
+    fn stats_of(&self, key: &QueueKey, now: Time) -> QueueStats {
         match self.queues.find(&key.tenant, &key.command) {
             Some(id) => {
                 let queue = self.queues.at(id);
-                queue.stats(self.oldest_ready(queue))
+                queue.stats(self.oldest_ready(queue), now)
             }
-            None => QueueStats {
-                tenant: key.tenant.clone(),
-                command: key.command.clone(),
-                ready: [0; 10],
-                delayed: 0,
-                in_progress: 0,
-                dead: 0,
-                is_paused: false,
-                oldest_ready: None,
-                last_claim: None,
-            },
+            None => QueueStats::empty(key),
         }
     }
 
@@ -476,6 +472,8 @@ impl Shard {
             (Some(records::SCHEDULE | records::SCHEDULE_PROGRESS | records::SCHEDULE_PLACE), _) => {
                 self.apply_schedule(key, value)?;
             }
+            (Some(records::POLICY), value) => self.apply_policy(key, value)?,
+            (Some(records::USAGE), value) => self.apply_usage(key, value)?,
             (Some(records::UNIQUE), value) => self.apply_unique(key, value)?,
             (Some(records::AUDIT), Some(value)) => {
                 let entry = audit::read(value).map_err(|_| "an audit record that cannot be read")?;

@@ -169,9 +169,21 @@ impl Turn<'_> {
         if let Some(holder) = self.holder_of_unique(&new.task) {
             return Ok(holder);
         }
+        self.admit_create(&new.task)?;
         let no = self.make(new.task)?;
         let slot_id = self.shard.slots.find(no).expect("a created task is live");
         Ok(Made::New(self.shard.slots.at(slot_id).sketch()))
+    }
+
+    /// Refuses a producer's task while too many wait.
+    fn admit_create(&self, task: &NewTask) -> Result<(), Refusal> {
+        let queues = &self.shard.queues;
+        let Some(id) = queues.find(&task.body.tenant, &task.body.command) else { return Ok(()) };
+        let queue = queues.at(id);
+        match queue.policy() {
+            None => Ok(()),
+            Some(stored) => stored.policy.admit(queue.ready + queue.delayed),
+        }
     }
 
     /// Makes a task, ready or delayed; gives its number.

@@ -1,7 +1,9 @@
 //! The queues of a shard: names, ready lists, counts, and who waits on them.
 
-use crate::local::slots::{List, SlotId};
-use codeq_queue::{QueueKey, QueueStats, Time};
+use super::flow::{PLAIN, QueueFlow};
+use crate::local::slots::{List, SlotId, Slots};
+use codeq_queue::lane::LaneId;
+use codeq_queue::{QueueKey, QueueStats, StoredPolicy, Time};
 use hashbrown::HashTable;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,8 +15,9 @@ pub struct Queue {
     pub key: QueueKey,
     /// The command as the newest create spelled it.
     pub spelling: Arc<str>,
+    /// Ready tasks without a lane, by priority.
     pub lists: [List; 10],
-    /// Sum of the lists.
+    /// All ready tasks.
     pub ready: u64,
     pub delayed: u64,
     pub running: u64,
@@ -25,6 +28,8 @@ pub struct Queue {
     pub loaded_ahead: Option<usize>,
     /// Arrival numbers of the claims held here.
     pub waiters: BTreeSet<u64>,
+    /// Its policy and its lanes; most queues have neither.
+    pub flow: Option<Box<QueueFlow>>,
     is_used: bool,
 }
 
@@ -43,28 +48,61 @@ impl Queue {
             last_claim: None,
             loaded_ahead: None,
             waiters: BTreeSet::new(),
+            flow: None,
             is_used: true,
         }
     }
 
     /// The task that a claim on this queue gets next, and its priority.
-    pub fn head(&self) -> Option<(u8, SlotId)> {
+    pub fn head(&self, slots: &Slots, now: Time) -> Option<SlotId> {
         if self.is_paused || self.ready == 0 {
             return None;
         }
-        (0..10u8).rev().find_map(|priority| Some((priority, self.lists[usize::from(priority)].first()?)))
+        match self.flow.as_deref() {
+            None => self.plain_head(),
+            Some(flow) if flow.obstacle(self.running, now).is_some() => None,
+            Some(flow) => flow.head(self.plain_head(), slots),
+        }
+    }
+
+    /// The first of the ready tasks without a lane.
+    pub fn plain_head(&self) -> Option<SlotId> {
+        self.lists.iter().rev().find_map(List::first)
+    }
+
+    /// Ready tasks without a lane.
+    pub fn plain_ready(&self) -> u64 {
+        let laned: u64 = self.flow.as_deref().map_or(0, |flow| flow.ready.iter().sum());
+        self.ready - laned
+    }
+
+    pub fn policy(&self) -> Option<&StoredPolicy> {
+        self.flow.as_deref()?.policy.as_ref()
+    }
+
+    /// Tasks that have not ended.
+    pub fn live(&self) -> u64 {
+        self.ready + self.delayed + self.running
     }
 
     fn is_idle(&self) -> bool {
-        let tasks = self.ready + self.delayed + self.running + self.dead;
-        tasks == 0 && !self.is_paused && self.waiters.is_empty()
+        let has_work = self.live() + self.dead > 0 || !self.waiters.is_empty();
+        !has_work && !self.is_paused && self.flow.is_none()
     }
 
-    pub fn stats(&self, oldest_ready: Option<Time>) -> QueueStats {
+    pub fn stats(&self, oldest_ready: Option<Time>, now: Time) -> QueueStats {
+        let flow = self.flow.as_deref();
+        let mut ready = self.lists.map(|list| u64::from(list.len));
+        for (all, laned) in ready.iter_mut().zip(flow.map_or([0; 10], |flow| flow.ready)) {
+            *all += laned;
+        }
         QueueStats {
             tenant: self.key.tenant.clone(),
             command: self.spelling.clone(),
-            ready: self.lists.map(|list| u64::from(list.len)),
+            ready,
+            lanes: flow.map_or(0, |flow| flow.lanes() as u64),
+            limited: flow.map_or(0, |flow| flow.limited(self.ready, self.running, now)),
+            policy: self.policy().map(|stored| stored.policy.clone()),
             delayed: self.delayed,
             in_progress: self.running,
             dead: self.dead,
@@ -155,12 +193,25 @@ impl Queues {
         self.tenants.retain(|_, tenant| !tenant.ready.is_empty() || !tenant.waiters.is_empty());
     }
 
+    /// The ready tasks of a lane with this priority.
+    pub fn list(&self, id: u32, lane: LaneId, priority: u8) -> List {
+        let queue = self.at(id);
+        match queue.flow.as_deref().filter(|_| lane != PLAIN) {
+            Some(flow) => flow.list(lane, priority),
+            None => queue.lists[usize::from(priority)],
+        }
+    }
+
     /// Writes a changed list back and keeps the sums that depend on it.
-    pub fn set_list(&mut self, id: u32, priority: usize, list: List) {
+    pub fn set_list(&mut self, id: u32, lane: LaneId, priority: u8, list: List) {
+        let known = self.list(id, lane, priority);
         let queue = &mut self.all[id as usize];
         let before = queue.ready;
-        queue.ready = queue.ready + u64::from(list.len) - u64::from(queue.lists[priority].len);
-        queue.lists[priority] = list;
+        queue.ready = queue.ready + u64::from(list.len) - u64::from(known.len);
+        match queue.flow.as_deref_mut().filter(|_| lane != PLAIN) {
+            Some(flow) => flow.set_list(lane, priority, list),
+            None => queue.lists[usize::from(priority)] = list,
+        }
         match (before, queue.ready) {
             (0, 1..) => {
                 let tenant = queue.key.tenant.clone();

@@ -22,6 +22,7 @@ impl Turn<'_> {
             self.expire_leases();
             self.expire_tasks();
             self.free_unique();
+            self.open_limits();
         }
         self.end_waits();
         self.settle();

@@ -199,7 +199,7 @@ impl Turn<'_> {
             return;
         }
         while let Some(queue) = self.shard.fed.pop() {
-            while self.shard.queues.at(queue).head().is_some() {
+            while self.shard.queues.at(queue).head(&self.shard.slots, self.now).is_some() {
                 let Some(arrival) = self.first_waiter(queue) else { break };
                 if self.is_full() {
                     // The others are served in the turns that follow.

@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Tasks whose bodies are read, and come into memory, at once: more would keep callers waiting for the owner, and
 /// for a processor.
 const READ_AT_ONCE: usize = 128;
+/// Lanes whose next tasks are read ahead.
+const LANES_AHEAD: usize = 1024;
 /// Between two readings. Only part of what was read before is used up by then.
 const READ_PAUSE: Duration = Duration::from_micros(500);
 
@@ -58,14 +60,18 @@ impl Turn<'_> {
         let slot = self.shard.slots.at(slot_id);
         let (no, attempts, queue) = (slot.no, slot.attempts + 1, slot.queue);
         let is_missing = slot.detail.is_none();
+        let policy = self.shard.policy_of(slot);
         let longest = slot.options().and_then(|options| options.max_run);
+        let longest = longest.or(policy.and_then(|policy| policy.max_run));
+        let own_lease = policy.and_then(|policy| policy.lease).filter(|_| claim.is_default_lease);
+        let length = own_lease.unwrap_or(claim.lease);
         let ahead = &mut self.shard.queues.at_mut(queue).loaded_ahead;
         *ahead = ahead.map(|count| count.saturating_sub(1));
         let is_low = ahead.is_some_and(|count| count < self.shard.limits.read_ahead / 4 * 3);
         if is_missing || is_low {
             self.read_ahead(queue);
         }
-        let until = lease_end(self.now, self.now, claim.lease, longest);
+        let until = lease_end(self.now, self.now, length, longest);
         self.log(Entry::Claimed { no, at: self.now, attempts, owner: claim.owner.clone(), until });
         self.shard.slots.at(slot_id).sketch()
     }
@@ -76,15 +82,16 @@ impl Turn<'_> {
         let queues = &self.shard.queues;
         match commands {
             Commands::These(commands) => {
-                commands.iter().find_map(|command| Some(queues.at(queues.find(tenant, command)?).head()?.1))
+                let head = |id: u32| queues.at(id).head(&self.shard.slots, self.now);
+                commands.iter().find_map(|command| head(queues.find(tenant, command)?))
             }
             Commands::Any => {
-                let heads = queues.tenants.get(tenant)?.ready.iter().filter_map(|id| queues.at(*id).head());
-                let best = heads.min_by_key(|(priority, slot_id)| {
+                let ready = &queues.tenants.get(tenant)?.ready;
+                let heads = ready.iter().filter_map(|id| queues.at(*id).head(&self.shard.slots, self.now));
+                heads.min_by_key(|slot_id| {
                     let slot = self.shard.slots.at(*slot_id);
-                    (u8::MAX - priority, slot.created_at, slot.no)
-                });
-                best.map(|(_, slot_id)| slot_id)
+                    (u8::MAX - slot.priority, slot.created_at, slot.no)
+                })
             }
         }
     }
@@ -104,14 +111,21 @@ impl Turn<'_> {
         }
         let mut numbers = Vec::new();
         let mut seen = 0;
-        let mut at = self.shard.queues.at(queue).head().map(|(_, slot_id)| slot_id);
-        while let Some(slot_id) = at.filter(|_| numbers.len() < self.shard.limits.read_ahead) {
-            let slot = self.shard.slots.at(slot_id);
-            if slot.detail.is_none() {
-                numbers.push(slot.no);
+        let most = self.shard.limits.read_ahead;
+        let of = self.shard.queues.at(queue);
+        let laned = of.flow.iter().flat_map(|flow| flow.next_lists(LANES_AHEAD));
+        let firsts: Vec<SlotId> = laned.filter_map(|list| list.first()).chain(of.plain_head()).collect();
+        let each = most / firsts.len().max(1);
+        for first in firsts {
+            let (mut at, until) = (Some(first), seen + each.max(1));
+            while let Some(slot_id) = at.filter(|_| seen < until) {
+                let slot = self.shard.slots.at(slot_id);
+                if slot.detail.is_none() {
+                    numbers.push(slot.no);
+                }
+                seen += 1;
+                at = self.shard.slots.next(slot_id);
             }
-            seen += 1;
-            at = self.shard.slots.next(slot_id).filter(|_| seen < self.shard.limits.read_ahead);
         }
         if numbers.is_empty() {
             // Everything that comes next is in memory: no need to look before something is missing.
@@ -187,6 +201,7 @@ impl Turn<'_> {
                 guard_heartbeat(&slot.state, slot.attempts, &report.owner, report.attempt, turn.now)?;
                 let claimed_at = slot.state.lease().map_or(turn.now, |lease| lease.claimed_at);
                 let longest = slot.options().and_then(|options| options.max_run);
+                let longest = longest.or(turn.shard.policy_of(slot).and_then(|policy| policy.max_run));
                 let (no, until) = (slot.no, lease_end(claimed_at, turn.now, beat.extend, longest));
                 let cancel = slot.state.lease().and_then(|lease| lease.cancel.clone());
                 turn.log(Entry::Extended { no, at: turn.now, until });
@@ -203,11 +218,15 @@ impl Turn<'_> {
     pub fn nack(&mut self, nacks: Vec<Nack>, reply: Reply<Reports<Returned, Nack>>) {
         let Some(reply) = self.may_write(reply) else { return };
         let (items, rest) = self.each(nacks, |turn, nack| {
-            let ending = Ending::Nack { delay_seconds: nack.delay_seconds, refund: nack.refund };
+            let ending = nack.ending();
             let reason = reason_text(nack.reason.as_deref());
-            let checkpoint = nack.checkpoint;
+            let (checkpoint, hold) = (nack.checkpoint, nack.hold);
             turn.item(nack.report, |turn, slot_id, report| {
-                turn.give_back(slot_id, report, ending, reason, checkpoint)
+                let returned = turn.give_back(slot_id, report, ending, reason, checkpoint)?;
+                if let (Some(hold), Returned::Requeued { delay_seconds }) = (hold, returned) {
+                    turn.hold_back(slot_id, hold, turn.now.plus_seconds(delay_seconds));
+                }
+                Ok(returned)
             })
         });
         self.answer_items(reply, items, rest);
@@ -313,7 +332,9 @@ impl Turn<'_> {
         let random = self.draw();
         let slot = self.shard.slots.at(slot_id);
         let used = used(slot.attempts, slot.refunds);
-        let next = retry::after(ending, used, slot.max_attempts, &self.shard.rules.backoff, self.now, random);
+        let own = self.shard.policy_of(slot).and_then(|policy| policy.backoff);
+        let backoff = own.map_or(self.shard.rules.backoff, |own| own.over(self.shard.rules.backoff));
+        let next = retry::after(ending, used, slot.max_attempts, &backoff, self.now, random);
         let outcome = match ending {
             Ending::Refund | Ending::Nack { refund: true, .. } => AttemptOutcome::Refunded,
             Ending::Nack { .. } => AttemptOutcome::Nack,
@@ -376,7 +397,8 @@ impl Turn<'_> {
     ) -> Result<(), TooLarge> {
         let rules = &self.shard.rules;
         let slot = self.shard.slots.at(slot_id);
-        let expires = rules.kept(&state).map_or(Time::MAX, |kept| self.now.plus(kept));
+        let kept = rules.kept_by(&state, self.shard.policy_of(slot));
+        let expires = kept.map_or(Time::MAX, |kept| self.now.plus(kept));
         // A key that is taken for some time names a record.
         let unique = slot.options().and_then(|options| options.unique.as_ref());
         let expires = match unique.map(|unique| unique.until) {

@@ -167,7 +167,15 @@ impl Bench {
     // Workers.
 
     pub fn wish(&self, commands: Commands, count: usize, wait: Wait) -> Claim {
-        Claim { tenant: self.tenant.clone(), commands, owner: self.owner.clone(), lease: LEASE, count, wait }
+        Claim {
+            tenant: self.tenant.clone(),
+            commands,
+            owner: self.owner.clone(),
+            lease: LEASE,
+            is_default_lease: false,
+            count,
+            wait,
+        }
     }
 
     pub async fn claim(&self, commands: &[&str], count: usize) -> Vec<Task> {

@@ -34,6 +34,7 @@ pub mod reopening;
 pub mod results;
 pub mod retention;
 pub mod returning;
+pub mod policies;
 pub mod schedules;
 pub mod stopping;
 pub mod unique;
@@ -358,6 +359,30 @@ macro_rules! exam_schedules {
     };
 }
 
+/// The part of the exam for stores that keep queue policies.
+#[macro_export]
+macro_rules! exam_policies {
+    ($open:expr) => {
+        $crate::exam! { @topics $open;
+            policies {
+                a_flood_in_one_lane_delays_others_by_one_task,
+                lanes_are_served_by_weight_and_within_them_by_priority,
+                no_more_run_than_the_queue_allows,
+                no_more_of_a_lane_run_than_it_may,
+                starts_keep_to_the_rate,
+                lanes_have_rates_of_their_own,
+                an_ordered_lane_serves_its_oldest_task_alone,
+                the_order_changes_only_in_an_empty_queue,
+                a_nack_holds_back_its_lane_or_its_queue,
+                a_full_queue_takes_no_creates,
+                a_queue_has_defaults_of_its_own,
+                policies_are_put_read_and_deleted,
+                limits_hold_over_a_restart,
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     /// A case that is written but not listed above would never run.
@@ -384,6 +409,7 @@ mod tests {
             include_str!("outbox.rs"),
             include_str!("clock.rs"),
             include_str!("reopening.rs"),
+            include_str!("policies.rs"),
             include_str!("schedules.rs"),
             include_str!("stopping.rs"),
             include_str!("unique.rs"),

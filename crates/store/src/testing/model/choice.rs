@@ -85,6 +85,7 @@ impl Driver {
             commands,
             owner: self.owner(),
             lease: Duration::from_secs(self.rng.random_range(1..120)),
+            is_default_lease: false,
             count: if self.one_in(3) { self.rng.random_range(1..8) } else { 1 },
             // Over by every clock: waits are reckoned from the candidate's, which may have been set back.
             wait: if self.one_in(4) { Wait::Until(Time::ZERO) } else { Wait::No },

@@ -103,15 +103,10 @@ impl Model {
 
     pub fn stats(&self, key: &QueueKey) -> QueueStats {
         let mut stats = QueueStats {
-            tenant: key.tenant.clone(),
             command: self.spellings.get(key).unwrap_or(&key.command).clone(),
-            ready: [0; 10],
-            delayed: 0,
-            in_progress: 0,
-            dead: 0,
             is_paused: self.paused.contains(key),
-            oldest_ready: None,
             last_claim: self.last_claims.get(key).copied(),
+            ..QueueStats::empty(key)
         };
         for entry in self.entries.iter().filter(|entry| entry.key() == *key) {
             count(&mut stats, &entry.task);

@@ -27,7 +27,15 @@ pub async fn create(store: &dyn Store, command: &str) -> Result<Created, Failure
 
 pub fn wish(commands: Commands, count: usize, wait: Wait) -> Claim {
     let owner = Arc::new(Owner::new("s", "w"));
-    Claim { tenant: "t".into(), commands, owner, lease: Duration::from_secs(60), count, wait }
+    Claim {
+        tenant: "t".into(),
+        commands,
+        owner,
+        lease: Duration::from_secs(60),
+        is_default_lease: false,
+        count,
+        wait,
+    }
 }
 
 pub async fn claim(store: &dyn Store, command: &str, count: usize) -> Vec<Task> {
