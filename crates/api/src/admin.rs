@@ -24,6 +24,44 @@ pub struct QueueView<'a> {
     pub tenant_id: Cow<'a, str>,
     pub oldest_ready_age_seconds: u64,
     pub paused: bool,
+    /// Lanes that have live tasks.
+    #[serde(default)]
+    pub lanes: u64,
+    /// Ready tasks that a limit holds back.
+    #[serde(default)]
+    pub limited: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<serde_json::Value>,
+}
+
+/// The policy of a queue, as it is kept.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuePolicyBody {
+    pub command: String,
+    pub policy: serde_json::Value,
+    pub version: u64,
+    pub updated_at: String,
+}
+
+/// A lane of a queue; the empty name is that of tasks without one.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct LaneBody {
+    pub lane: String,
+    pub ready: u64,
+    pub running: u64,
+    pub weight: u8,
+    /// The code of what keeps it from starting more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct LanesBody {
+    pub items: Vec<LaneBody>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -227,6 +265,16 @@ pub struct ReasonBody {
     /// `scheduled` or `retry`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

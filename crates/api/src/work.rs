@@ -150,6 +150,9 @@ pub struct NackBody {
     /// Do not count this delivery against the limit; needs `delay_seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refund: Option<bool>,
+    /// `lane` or `queue`: nothing of it starts before the delay is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<String>,
     /// For the next attempt, as with a heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<RawValue>>,

@@ -226,7 +226,7 @@ mod tests {
         }
         for (lane, weight) in [5, 4, 3, 2, 1].into_iter().enumerate() {
             let share = weight * 100;
-            assert!((counts[lane] - share as i32).abs() <= 5, "{counts:?}");
+            assert!((counts[lane] - share).abs() <= 5, "{counts:?}");
         }
     }
 

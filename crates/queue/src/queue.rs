@@ -2,7 +2,7 @@
 
 use crate::id;
 use crate::limits;
-use crate::policy::QueuePolicy;
+use crate::policy::StoredPolicy;
 use crate::refusal::Refusal;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub struct QueueStats {
     pub lanes: u64,
     /// Ready tasks that a limit holds back.
     pub limited: u64,
-    pub policy: Option<Arc<QueuePolicy>>,
+    pub policy: Option<StoredPolicy>,
     /// When the oldest ready task was created.
     pub oldest_ready: Option<crate::Time>,
     pub last_claim: Option<crate::Time>,

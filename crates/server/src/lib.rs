@@ -118,6 +118,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker.tracing(traces.clone()).with_seats(connections));
+    broker.load_policies().await.map_err(|error| ServeError::Init(error.to_string()))?;
     let announcing = broker.shared().map(|shared| {
         feed.join(shared);
         tokio::spawn(feed.keep_announcing())

@@ -50,6 +50,8 @@ pub struct Metrics {
     webhooks: IntCounterVec,
     ticks: IntCounterVec,
     depth: IntGaugeVec,
+    limited: IntGaugeVec,
+    running_limit: IntGaugeVec,
     dead_depth: IntGaugeVec,
     oldest: GaugeVec,
     waiting: IntGauge,
@@ -164,6 +166,12 @@ impl Metrics {
                 &["outcome"],
             ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
+            limited: gauge("codeq_queue_limited", "Ready tasks that a limit holds back.", command),
+            running_limit: gauge(
+                "codeq_queue_running_limit",
+                "Tasks that may run at once by the policy; only for queues that have such a limit.",
+                command,
+            ),
             waiting: register(&registry, IntGauge::new("codeq_claims_waiting", "Claims that wait for work.")),
             outbox: gauge("codeq_webhook_outbox", "Result callbacks in the outbox.", &["state"]),
             clock_ahead: register(
@@ -289,6 +297,8 @@ impl Metrics {
             let mut commands = self.lock();
             self.depth.reset();
             self.dead_depth.reset();
+            self.limited.reset();
+            self.running_limit.reset();
             self.waiting.set(i64::try_from(broker.claims_waiting()).unwrap_or(i64::MAX));
             self.subscriptions.reset();
             for queue in &queues {
@@ -307,6 +317,13 @@ impl Metrics {
                     oldest.set(oldest.get().max(now.since(since).as_secs_f64()));
                 }
                 self.place(&series, [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead]);
+                if let Some(stored) = &queue.policy {
+                    let limited = i64::try_from(queue.limited).unwrap_or(i64::MAX);
+                    self.limited.with_label_values(&[&*series.label]).add(limited);
+                    if let Some(limit) = stored.policy.concurrency {
+                        self.running_limit.with_label_values(&[&*series.label]).add(i64::from(limit));
+                    }
+                }
             }
             let mut looked_at = 0;
             for subscription in &subscriptions {

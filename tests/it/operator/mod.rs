@@ -5,6 +5,7 @@ mod bulk;
 mod dashboard;
 mod explain;
 mod listing;
+mod policies;
 mod repair;
 mod tenants;
 mod transfer;

@@ -1,5 +1,6 @@
 //! `codeq queue`: what waits, and whether it may be claimed.
 
+mod policy;
 mod rates;
 mod watch;
 
@@ -47,6 +48,8 @@ enum Verb {
     /// Hand out tasks of a command again.
     #[command(after_help = "Example:\n  codeq queue resume demo")]
     Resume(One),
+    Policy(policy::Policy),
+    Lanes(policy::Lanes),
     Watch(watch::Watch),
 }
 
@@ -69,6 +72,8 @@ impl Queue {
                 Verb::List { json, tenant } => list(&api, json, tenant.as_deref()).await,
                 Verb::Pause(one) => switch(&api, one, "pause", "Paused").await,
                 Verb::Resume(one) => switch(&api, one, "resume", "Resumed").await,
+                Verb::Policy(policy) => policy.run(&api).await,
+                Verb::Lanes(lanes) => lanes.run(&api).await,
                 Verb::Watch(watch) => watch.run(&api).await,
             }
         })

@@ -140,7 +140,7 @@ impl Create {
 }
 
 /// No JSON begins with `@` or is a lone `-`, so that these can stand for something else.
-fn read_payload(given: String) -> anyhow::Result<String> {
+pub fn read_payload(given: String) -> anyhow::Result<String> {
     let mut text = String::new();
     match given.trim().strip_prefix('@') {
         Some(file) => {

@@ -8,6 +8,7 @@ mod list;
 mod replay;
 mod result;
 
+pub use create::read_payload;
 pub use list::Listing;
 
 use crate::client::{Connection, block_on, path};

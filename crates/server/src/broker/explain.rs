@@ -2,6 +2,7 @@
 
 use super::produce::reference;
 use super::{Broker, Error};
+use codeq_queue::policy::Obstacle;
 use codeq_queue::store::{Position, ResultLookup, Wait};
 use codeq_queue::{QueueKey, QueueStats, Refusal, ResultRecord, State, Task, Time};
 use std::sync::Arc;
@@ -11,15 +12,38 @@ const RECENT_SECONDS: u64 = 60;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    Queued { position: Option<Position> },
+    Queued {
+        position: Option<Position>,
+    },
     QueuePaused,
-    NoRecentClaimer { last_claim: Option<Time> },
-    Delayed { until: Time, is_retry: bool },
-    Running { worker_id: String, attempt: u32, lease_until: Time },
-    LeaseOverdue { lease_until: Time },
-    Dead { failure_reason: Option<&'static str>, error: String },
+    NoRecentClaimer {
+        last_claim: Option<Time>,
+    },
+    Delayed {
+        until: Time,
+        is_retry: bool,
+    },
+    /// A limit of the queue's policy.
+    Limited(Obstacle),
+    CancelRequested {
+        deadline: Time,
+    },
+    Running {
+        worker_id: String,
+        attempt: u32,
+        lease_until: Time,
+    },
+    LeaseOverdue {
+        lease_until: Time,
+    },
+    Dead {
+        failure_reason: Option<&'static str>,
+        error: String,
+    },
     Completed,
-    Failed { error: String },
+    Failed {
+        error: String,
+    },
     Cancelled,
 }
 
@@ -30,6 +54,8 @@ impl Reason {
             Reason::QueuePaused => "queue_paused",
             Reason::NoRecentClaimer { .. } => "no_recent_claimer",
             Reason::Delayed { .. } => "delayed",
+            Reason::Limited(obstacle) => obstacle.code(),
+            Reason::CancelRequested { .. } => "cancel_requested",
             Reason::Running { .. } => "running",
             Reason::LeaseOverdue { .. } => "lease_overdue",
             Reason::Dead { .. } => "dead",
@@ -66,6 +92,10 @@ impl Reason {
             Reason::Delayed { until, is_retry: true } => {
                 format!("The last attempt failed; the next one may start at {}.", until.to_utc())
             }
+            Reason::Limited(obstacle) => limited_text(obstacle),
+            Reason::CancelRequested { deadline } => {
+                format!("The task was asked to stop and has until {}.", deadline.to_utc())
+            }
             Reason::Running { worker_id, attempt, lease_until } => format!(
                 "Worker {worker_id} runs attempt {attempt} and holds the lease until {}.",
                 lease_until.to_utc()
@@ -77,6 +107,26 @@ impl Reason {
             Reason::Completed => "The task is completed.".into(),
             Reason::Failed { error } => format!("A worker failed the task for good: {error}."),
             Reason::Cancelled => "An operator cancelled the task.".into(),
+        }
+    }
+}
+
+fn limited_text(obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::QueueAtConcurrency { limit, running } => {
+            format!("{running} tasks of the queue run, and its policy allows {limit} at once.")
+        }
+        Obstacle::LaneAtConcurrency { lane, limit, running } => {
+            format!("{running} tasks of the lane {lane} run, and the policy allows {limit} at once.")
+        }
+        Obstacle::RateLimited { until } => {
+            format!("The rate of the policy is used up; the next start may be at {}.", until.to_utc())
+        }
+        Obstacle::HeldUntil { until } => {
+            format!("A worker asked that nothing starts before {}.", until.to_utc())
+        }
+        Obstacle::LaneInOrder { task } => {
+            format!("The lane is ordered, and task {task} comes first.")
         }
     }
 }
@@ -95,7 +145,10 @@ impl Explanation {
         let blocking = |reason: &&Reason| {
             matches!(
                 reason,
-                Reason::QueuePaused | Reason::NoRecentClaimer { .. } | Reason::LeaseOverdue { .. }
+                Reason::QueuePaused
+                    | Reason::Limited(_)
+                    | Reason::NoRecentClaimer { .. }
+                    | Reason::LeaseOverdue { .. }
             )
         };
         let telling = self.reasons.iter().find(blocking).or(self.reasons.first());
@@ -113,13 +166,17 @@ impl Broker {
             _ => None,
         };
         let record = match task.has_result() {
-            true => match self.store.result(named, Wait::No).await? {
+            true => match self.store.result(named.clone(), Wait::No).await? {
                 ResultLookup::Done { record, .. } => Some(record),
                 ResultLookup::NotFound | ResultLookup::Pending => None,
             },
             false => None,
         };
-        Ok(explain(task, &queue, position, record.as_ref(), self.now()))
+        let obstacles = match self.store.policing().filter(|_| !task.has_result()) {
+            Some(store) => store.obstacles(named).await?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(explain(task, &queue, position, obstacles, record.as_ref(), self.now()))
     }
 }
 
@@ -127,22 +184,30 @@ fn explain(
     task: Task,
     queue: &QueueStats,
     position: Option<Position>,
+    obstacles: Vec<Obstacle>,
     record: Option<&ResultRecord>,
     now: Time,
 ) -> Explanation {
     let error = || task.error.as_deref().unwrap_or_default().to_owned();
     let (state, reasons, next_change_at) = match &task.state {
-        State::Ready { .. } => ("ready", waiting(queue, position, now), None),
+        State::Ready { .. } => {
+            let opens_at = obstacles.iter().filter_map(Obstacle::until).max();
+            ("ready", waiting(queue, position, obstacles, now), opens_at)
+        }
         State::Delayed { until } => {
             let mut reasons = vec![Reason::Delayed { until: *until, is_retry: task.attempts > 0 }];
             reasons.extend(queue.is_paused.then_some(Reason::QueuePaused));
+            reasons.extend(obstacles.into_iter().map(Reason::Limited));
             ("delayed", reasons, Some(*until))
         }
         State::Running(lease) => {
             let worker_id = lease.owner.worker_id.to_string();
             let running = Reason::Running { worker_id, attempt: task.attempts, lease_until: lease.until };
             let overdue = (lease.until <= now).then_some(Reason::LeaseOverdue { lease_until: lease.until });
-            ("running", std::iter::once(running).chain(overdue).collect(), Some(lease.until))
+            let asked = lease.cancel.as_ref();
+            let asked = asked.map(|cancel| Reason::CancelRequested { deadline: cancel.deadline });
+            let reasons = std::iter::once(running).chain(asked).chain(overdue).collect();
+            ("running", reasons, Some(lease.acts_at()))
         }
         State::Dead => {
             let failure_reason = record.and_then(|record| record.failure_reason).map(|reason| reason.word());
@@ -156,9 +221,15 @@ fn explain(
 }
 
 /// Why a ready task is not running yet.
-fn waiting(queue: &QueueStats, position: Option<Position>, now: Time) -> Vec<Reason> {
+fn waiting(
+    queue: &QueueStats,
+    position: Option<Position>,
+    obstacles: Vec<Obstacle>,
+    now: Time,
+) -> Vec<Reason> {
     let mut reasons = vec![Reason::Queued { position }];
     reasons.extend(queue.is_paused.then_some(Reason::QueuePaused));
+    reasons.extend(obstacles.into_iter().map(Reason::Limited));
     let is_recent = queue.last_claim.is_some_and(|at| now.since(at).as_secs() < RECENT_SECONDS);
     reasons.extend((!is_recent).then_some(Reason::NoRecentClaimer { last_claim: queue.last_claim }));
     reasons

@@ -12,6 +12,7 @@ mod fair;
 mod held;
 mod operate;
 pub mod operations;
+mod policies;
 mod produce;
 mod repair;
 mod schedules;
@@ -111,6 +112,7 @@ pub struct Broker {
     traces: Traces,
     workers: Workers,
     stops: Arc<StopBoard>,
+    create_rules: policies::CreateRules,
     /// Held by whoever moves the clock of a test.
     advancing: tokio::sync::Mutex<()>,
 }
@@ -138,6 +140,7 @@ impl Broker {
             traces: Traces::off(),
             workers: Workers::default(),
             stops: Arc::default(),
+            create_rules: policies::CreateRules::default(),
             advancing: tokio::sync::Mutex::default(),
         }
     }

@@ -15,7 +15,9 @@ impl Broker {
         let now = self.now();
         let settings = &self.settings;
         let check = |request: CreateRequest| {
-            request.check(settings.max_attempts_default, settings.payload_bytes, now)
+            let asked = request.max_attempts;
+            let task = request.check(settings.max_attempts_default, settings.payload_bytes, now)?;
+            self.create_rules.apply(task, asked)
         };
         let (sound, places) = part(requests.into_iter().map(|request| request.and_then(check)));
         let created = match sound.is_empty() {

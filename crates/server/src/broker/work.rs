@@ -60,6 +60,8 @@ pub struct NackRequest {
     pub delay_seconds: i64,
     pub reason: Option<String>,
     pub refund: bool,
+    /// `lane` or `queue`: nothing of it starts before the delay is over.
+    pub hold: Option<String>,
     /// JSON text.
     pub checkpoint: Option<String>,
 }
@@ -150,8 +152,8 @@ impl Broker {
         let commands = allowed(&caller.event_types, request.commands.as_deref())?;
         let _place = self.place(&caller.tenant, wait)?;
         let (tenant, count) = (caller.tenant.clone(), request.count);
-        let claim =
-            Claim { tenant, commands, owner: owner.clone(), lease, is_default_lease: false, count, wait };
+        let is_default_lease = request.lease_seconds <= 0;
+        let claim = Claim { tenant, commands, owner: owner.clone(), lease, is_default_lease, count, wait };
         self.sight(&caller.tenant, &owner, &request);
         let tasks = self.take(claim, &request.order).await?;
         self.lend((&caller.tenant, &owner, request.protocol), &tasks, lease);
@@ -210,8 +212,9 @@ impl Broker {
         let check = |nack: NackRequest| {
             let checkpoint = nack.checkpoint.as_deref().map(check_checkpoint).transpose()?;
             let refund = check_refund(nack.refund, nack.delay_seconds)?;
+            let hold = self.check_hold(nack.hold.as_deref(), nack.delay_seconds)?;
             let report = nack.report.check(tenant)?;
-            Ok(Nack { refund, checkpoint, ..Nack::new(report, nack.delay_seconds, nack.reason) })
+            Ok(Nack { refund, hold, checkpoint, ..Nack::new(report, nack.delay_seconds, nack.reason) })
         };
         let noted = self.note(&nacks, |nack| {
             let verb = Verb::Nack { delay_seconds: nack.delay_seconds, reason: nack.reason.clone() };

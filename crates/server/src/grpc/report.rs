@@ -130,6 +130,7 @@ async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
             delay_seconds: nack.delay_seconds.into(),
             reason,
             refund: nack.refund,
+            hold: Some(nack.hold),
             checkpoint: json_text(&nack.checkpoint),
         }
     });

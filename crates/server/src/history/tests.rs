@@ -1,5 +1,5 @@
 use super::*;
-use codeq_queue::AttemptOutcome;
+use codeq_queue::{AttemptOutcome, QueueKey};
 
 const START: i64 = 1_800_000_000_000;
 
@@ -25,17 +25,7 @@ fn ended(created_at: Time) -> What {
 }
 
 fn depth(command: &str, ready: u64) -> QueueStats {
-    let mut queue = QueueStats {
-        tenant: "t".into(),
-        command: command.into(),
-        ready: [0; 10],
-        delayed: 0,
-        in_progress: 0,
-        dead: 0,
-        is_paused: false,
-        oldest_ready: None,
-        last_claim: None,
-    };
+    let mut queue = QueueStats { command: command.into(), ..QueueStats::empty(&QueueKey::new("t", command)) };
     queue.ready[5] = ready;
     queue
 }

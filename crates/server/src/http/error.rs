@@ -26,7 +26,7 @@ pub struct Error {
 enum Extra {
     None,
     RateLimit { scope: RateScope, operation: &'static str, retry_after_seconds: u64 },
-    Field(&'static str),
+    Field(Cow<'static, str>),
     Allow(HeaderValue),
 }
 
@@ -95,7 +95,7 @@ impl Error {
                 body.operation = Some((*operation).into());
                 body.retry_after_seconds = Some(*retry_after_seconds);
             }
-            Extra::Field(field) => body.field = Some((*field).into()),
+            Extra::Field(field) => body.field = Some(field.clone()),
             Extra::None | Extra::Allow(_) => {}
         }
         let mut response = reply::json(self.status, &body);
@@ -144,7 +144,10 @@ impl From<Refusal> for Error {
         let error = Error::new(status(&refusal), refusal.code(), refusal.to_string());
         match refusal {
             Refusal::InvalidTopic { field, .. } | Refusal::InvalidSchedule { field, .. } => {
-                Error { extra: Extra::Field(field), ..error }
+                Error { extra: Extra::Field(field.into()), ..error }
+            }
+            Refusal::InvalidPolicy { field, .. } | Refusal::PayloadInvalid { field, .. } => {
+                Error { extra: Extra::Field(field.into()), ..error }
             }
             _ => error,
         }
@@ -167,6 +170,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::ArtifactNotFound
         | Refusal::OperationNotFound
         | Refusal::ScheduleNotFound
+        | Refusal::PolicyNotFound
         | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
         Refusal::Cancelled
         | Refusal::LeaseLost
@@ -176,6 +180,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::IdempotencyKeyTaken
         | Refusal::IdNotKept
         | Refusal::ScheduleCommandFixed
+        | Refusal::QueueNotEmpty
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
         Refusal::PayloadTooLarge | Refusal::ProgressTooLarge | Refusal::CheckpointTooLarge => {
@@ -184,8 +189,13 @@ fn status(refusal: &Refusal) -> StatusCode {
         Refusal::TooManyOperations(_)
         | Refusal::TooManyWaiting(_)
         | Refusal::TooManySchedules(_)
+        | Refusal::TooManyPolicies(_)
+        | Refusal::QueueFull
         | Refusal::TooManySubscriptions(_) => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::InvalidTopic { .. } | Refusal::InvalidSchedule { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::InvalidTopic { .. }
+        | Refusal::InvalidSchedule { .. }
+        | Refusal::InvalidPolicy { .. }
+        | Refusal::PayloadInvalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
         Refusal::InvalidBody
         | Refusal::InvalidCommand
@@ -203,6 +213,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::InvalidExpiry(_)
         | Refusal::InvalidMaxRun
         | Refusal::InvalidGrace
+        | Refusal::InvalidHold(_)
         | Refusal::RefundWithoutDelay
         | Refusal::InvalidStatus
         | Refusal::ResultRequired

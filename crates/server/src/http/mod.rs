@@ -19,6 +19,7 @@ mod history;
 mod host;
 mod listen;
 mod options;
+mod policies;
 mod produce;
 mod repair;
 mod reply;

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, audit, backup, clock, docs, events, health, history, produce, repair, schedules, search,
-    store, subscribe, transfer, ui, webhooks, work, workers,
+    Limits, admin, audit, backup, clock, docs, events, health, history, policies, produce, repair, schedules,
+    search, store, subscribe, transfer, ui, webhooks, work, workers,
 };
 use crate::auth::{Access, Admin, Operator, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
@@ -203,6 +203,11 @@ pub fn table() -> Vec<Route> {
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),
         get("/v1/codeq/admin/queues/{command}", admin(admin::queue)),
+        Route::new(Method::PUT, "/v1/codeq/admin/queues/{command}/policy", admin(policies::put))
+            .limited(BodyLimit::Topic),
+        get("/v1/codeq/admin/queues/{command}/policy", admin(policies::get)),
+        delete("/v1/codeq/admin/queues/{command}/policy", admin(policies::delete)),
+        get("/v1/codeq/admin/queues/{command}/lanes", admin(policies::lanes)),
         post("/v1/codeq/admin/tasks/cleanup", admin(admin::cleanup)).rated(RateScope::Admin, "cleanup"),
         Route::new(Method::PUT, "/v1/codeq/admin/topics/{topicName}", admin(admin::put_topic))
             .limited(BodyLimit::Topic),

@@ -9,6 +9,7 @@ use crate::broker::{Group, Reason};
 use crate::stamp::Stamp;
 use axum::response::Response;
 use codeq_api::admin::{AttemptBody, Attempts, ExplainBody, GroupBody, GroupsBody, ReasonBody, TaskPage};
+use codeq_queue::policy::Obstacle;
 use codeq_queue::store::Position;
 use codeq_queue::{Attempt, Filter, Page, Refusal, Whereabouts};
 use std::borrow::Cow;
@@ -110,6 +111,8 @@ fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
             because: Some(if *is_retry { "retry" } else { "scheduled" }.into()),
             ..plain
         },
+        Reason::Limited(obstacle) => limited_body(obstacle, stamp, plain),
+        Reason::CancelRequested { deadline } => ReasonBody { deadline: Some(stamp.text(*deadline)), ..plain },
         Reason::Running { worker_id, attempt, lease_until } => ReasonBody {
             worker_id: Some(worker_id.clone()),
             attempt: Some(*attempt),
@@ -128,6 +131,22 @@ fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
         Reason::Queued { position: None } | Reason::QueuePaused | Reason::Completed | Reason::Cancelled => {
             plain
         }
+    }
+}
+
+fn limited_body(obstacle: &Obstacle, stamp: &Stamp, plain: ReasonBody) -> ReasonBody {
+    match obstacle {
+        Obstacle::QueueAtConcurrency { limit, running } => {
+            ReasonBody { limit: Some(*limit), running: Some(*running), ..plain }
+        }
+        Obstacle::LaneAtConcurrency { lane, limit, running } => {
+            let lane = Some(lane.to_string());
+            ReasonBody { lane, limit: Some(*limit), running: Some(*running), ..plain }
+        }
+        Obstacle::RateLimited { until } | Obstacle::HeldUntil { until } => {
+            ReasonBody { until: Some(stamp.text(*until)), ..plain }
+        }
+        Obstacle::LaneInOrder { task } => ReasonBody { task_id: Some(task.to_string()), ..plain },
     }
 }
 

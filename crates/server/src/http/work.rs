@@ -265,6 +265,7 @@ pub async fn nack(mut call: Call, worker: Worker) -> Result<Response, Error> {
         delay_seconds: body.delay_seconds.unwrap_or(0),
         reason: body.reason,
         refund: body.refund.unwrap_or(false),
+        hold: body.hold,
         checkpoint: body.checkpoint.map(|text| text.get().to_owned()),
     };
     let returned = only(call.broker()?.nack(&worker.0.tenant, vec![nack]).await)?;

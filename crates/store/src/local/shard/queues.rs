@@ -102,7 +102,7 @@ impl Queue {
             ready,
             lanes: flow.map_or(0, |flow| flow.lanes() as u64),
             limited: flow.map_or(0, |flow| flow.limited(self.ready, self.running, now)),
-            policy: self.policy().map(|stored| stored.policy.clone()),
+            policy: self.policy().cloned(),
             delayed: self.delayed,
             in_progress: self.running,
             dead: self.dead,

@@ -5,7 +5,7 @@ use super::candidate::Open;
 use super::request::New;
 use codeq_queue::policy::{Hold, LaneStats, Obstacle};
 use codeq_queue::store::{Nack, Returned, Wait};
-use codeq_queue::{Commands, Policies, Refusal, State, StoredPolicy, Store, Task, TaskId};
+use codeq_queue::{Commands, Policies, Refusal, State, Store, StoredPolicy, Task, TaskId};
 use std::sync::Arc;
 
 /// A store that keeps policies.
@@ -129,7 +129,7 @@ pub async fn no_more_of_a_lane_run_than_it_may(open: Open) {
     assert_eq!(names, ["", "", "", "one", "two", "two"]);
     let waits = bench.make(in_lane("one")).await.task;
     let limit = Obstacle::LaneAtConcurrency { lane: "one".into(), limit: 1, running: 1 };
-    assert_eq!(obstacles(&bench, waits.id).await, [limit.clone()]);
+    assert_eq!(obstacles(&bench, waits.id).await, std::slice::from_ref(&limit));
     let found = lanes(&bench, "mail").await;
     let one = found.iter().find(|lane| &*lane.lane == "one").expect("it is listed");
     assert_eq!((one.ready, one.running, &one.blocked_by), (3, 1, &Some(limit)));
@@ -208,10 +208,7 @@ pub async fn an_ordered_lane_serves_its_oldest_task_alone(open: Open) {
 pub async fn the_order_changes_only_in_an_empty_queue(open: Open) {
     let bench = Bench::new(&open);
     let task = bench.make(in_lane("a")).await.task;
-    assert_eq!(
-        try_put(&bench, "mail", r#"{"lanes":{"ordered":true}}"#).await,
-        Err(Refusal::QueueNotEmpty)
-    );
+    assert_eq!(try_put(&bench, "mail", r#"{"lanes":{"ordered":true}}"#).await, Err(Refusal::QueueNotEmpty));
     bench.cancel(task.id).await.expect("a ready task can be cancelled");
     put(&bench, "mail", r#"{"lanes":{"ordered":true}}"#).await;
     let first = bench.make(in_lane("a")).await.task;
@@ -344,5 +341,5 @@ pub async fn limits_hold_over_a_restart(open: Open) {
     bench.advance(480);
     assert_eq!(bench.claim(&["held"], 9).await.len(), 2);
     bench.candidate.reopen();
-    assert_eq!(bench.stats("mail").await.policy.as_ref().and_then(|policy| policy.concurrency), Some(4));
+    assert_eq!(bench.stats("mail").await.policy.and_then(|stored| stored.policy.concurrency), Some(4));
 }

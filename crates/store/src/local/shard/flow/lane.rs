@@ -39,7 +39,8 @@ pub struct Lane {
     /// Ready tasks by priority, highest first.
     pub(super) lists: Vec<(u8, List)>,
     /// Live tasks of an ordered lane.
-    pub(super) ordered: Option<BTreeMap<Accepted, SlotId>>,
+    #[expect(clippy::box_collection, reason = "few lanes are ordered: a pointer in the others")]
+    pub(super) ordered: Option<Box<BTreeMap<Accepted, SlotId>>>,
     pub(super) pass: LanePass,
     pub(super) usage: Usage,
     pub(super) ready: u32,

@@ -15,7 +15,6 @@ use codeq_queue::policy::{LaneLimits, LaneStats, Obstacle};
 use codeq_queue::rate::Rate;
 use codeq_queue::{QueuePolicy, State, StoredPolicy, Time};
 use hashbrown::HashTable;
-use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lane of tasks without one.
@@ -126,7 +125,7 @@ impl QueueFlow {
         let made = Lane {
             name: name.into(),
             lists: Vec::new(),
-            ordered: self.is_ordered().then(BTreeMap::new),
+            ordered: self.is_ordered().then(Box::default),
             pass,
             usage: Usage::default(),
             ready: 0,
@@ -313,7 +312,7 @@ impl QueueFlow {
             of.pass.weight = weight;
             // Only an empty queue changes its order.
             if of.live == 0 {
-                of.ordered = is_ordered.then(BTreeMap::new);
+                of.ordered = is_ordered.then(Box::default);
             }
         }
         self.order.take_out(PLAIN, &mut self.plain);

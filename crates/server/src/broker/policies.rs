@@ -1,0 +1,202 @@
+//! Queue policies: what operators put, and what of it concerns a create before the store sees it.
+
+use super::{Broker, Error};
+use codeq_queue::policy::{Hold, LaneStats, SchemaMode};
+use codeq_queue::queue::check_command;
+use codeq_queue::{NewTask, Policies, QueueKey, QueuePolicy, Refusal, StoredPolicy, limits};
+use jsonschema::{PatternOptions, Validator};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What creates need to know of a policy.
+struct CreateRule {
+    schema: Option<Validator>,
+    mode: SchemaMode,
+    max_attempts: Option<u32>,
+}
+
+/// The policies that say something about creates, as far as this process knows them.
+#[derive(Default)]
+pub struct CreateRules {
+    rules: RwLock<HashMap<QueueKey, Arc<CreateRule>>>,
+    /// Payloads that did not match and were let pass.
+    warned: AtomicU64,
+}
+
+impl CreateRules {
+    fn set(&self, queue: QueueKey, rule: Option<CreateRule>) {
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        match rule {
+            Some(rule) => drop(rules.insert(queue, Arc::new(rule))),
+            None => drop(rules.remove(&queue)),
+        }
+    }
+
+    fn of(&self, task: &NewTask) -> Option<Arc<CreateRule>> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        if rules.is_empty() {
+            return None;
+        }
+        rules.get(&QueueKey::new(&task.body.tenant, &task.body.command)).cloned()
+    }
+
+    /// The task with the defaults of its queue, if its payload may be taken. `asked` attempts above zero are kept.
+    pub fn apply(&self, mut task: NewTask, asked: i64) -> Result<NewTask, Refusal> {
+        let Some(rule) = self.of(&task) else { return Ok(task) };
+        if let Some(schema) = &rule.schema {
+            match (check_payload(schema, &task.body.payload), rule.mode) {
+                (Err(refusal), SchemaMode::Enforce) => return Err(refusal),
+                (Err(_), SchemaMode::Warn) => drop(self.warned.fetch_add(1, Ordering::Relaxed)),
+                (Ok(()), _) => {}
+            }
+        }
+        if let Some(default) = rule.max_attempts.filter(|_| asked <= 0) {
+            task.max_attempts = default;
+        }
+        Ok(task)
+    }
+}
+
+fn create_rule(policy: &QueuePolicy) -> Result<Option<CreateRule>, Refusal> {
+    if policy.payload_schema.is_none() && policy.max_attempts.is_none() {
+        return Ok(None);
+    }
+    let schema = policy.payload_schema.as_deref().map(read_schema).transpose()?;
+    Ok(Some(CreateRule { schema, mode: policy.schema_mode, max_attempts: policy.max_attempts }))
+}
+
+/// Expressions are matched in time that grows with the text only; nothing is fetched from elsewhere.
+fn read_schema(text: &str) -> Result<Validator, Refusal> {
+    let invalid = |message: String| {
+        let message = limits::cut(&message, 512).to_owned();
+        Refusal::InvalidPolicy { field: "payloadSchema".into(), message }
+    };
+    let schema = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+    let options = jsonschema::draft202012::options();
+    let options = options.with_pattern_options(PatternOptions::regex());
+    options.build(&schema).map_err(|error| invalid(format!("is no usable JSON Schema: {error}")))
+}
+
+fn check_payload(schema: &Validator, payload: &str) -> Result<(), Refusal> {
+    let Ok(payload) = serde_json::from_str(payload) else {
+        return Err(Refusal::PayloadInvalid { field: String::new(), message: "is not JSON".into() });
+    };
+    schema.validate(&payload).map_err(|error| Refusal::PayloadInvalid {
+        field: error.instance_path.to_string(),
+        message: limits::cut(&error.to_string(), 512).to_owned(),
+    })
+}
+
+impl Broker {
+    fn policy_store(&self) -> Result<&dyn Policies, Refusal> {
+        self.store.policing().ok_or(Refusal::NotSupported("queue policies"))
+    }
+
+    /// Learns the policies that were put before.
+    pub async fn load_policies(&self) -> Result<(), Error> {
+        let Some(store) = self.store.policing() else { return Ok(()) };
+        for (queue, stored) in store.policies().await? {
+            self.create_rules.set(queue, create_rule(&stored.policy)?);
+        }
+        Ok(())
+    }
+
+    pub async fn put_policy(
+        &self,
+        tenant: &Arc<str>,
+        command: &str,
+        policy: &serde_json::Value,
+    ) -> Result<StoredPolicy, Error> {
+        let store = self.policy_store()?;
+        let queue = QueueKey::new(tenant, check_command(command)?);
+        let text = policy.to_string();
+        if text.len() > limits::POLICY_BYTES {
+            let message = format!("must have at most {} bytes", limits::POLICY_BYTES);
+            return Err(Refusal::InvalidPolicy { field: String::new(), message }.into());
+        }
+        let rule = create_rule(&QueuePolicy::read(policy)?)?;
+        let stored = store.put_policy(queue.clone(), text.into()).await??;
+        self.create_rules.set(queue, rule);
+        Ok(stored)
+    }
+
+    pub async fn policy(&self, tenant: &Arc<str>, command: &str) -> Result<StoredPolicy, Error> {
+        let queue = QueueKey::new(tenant, check_command(command)?);
+        let stored = self.policy_store()?.policy(queue).await?;
+        Ok(stored.ok_or(Refusal::PolicyNotFound)?)
+    }
+
+    pub async fn delete_policy(&self, tenant: &Arc<str>, command: &str) -> Result<(), Error> {
+        let queue = QueueKey::new(tenant, check_command(command)?);
+        let was_there = self.policy_store()?.delete_policy(queue.clone()).await??;
+        self.create_rules.set(queue, None);
+        match was_there {
+            true => Ok(()),
+            false => Err(Refusal::PolicyNotFound.into()),
+        }
+    }
+
+    pub async fn lanes(
+        &self,
+        tenant: &Arc<str>,
+        command: &str,
+        limit: usize,
+    ) -> Result<Vec<LaneStats>, Error> {
+        let queue = QueueKey::new(tenant, check_command(command)?);
+        Ok(self.policy_store()?.lanes(queue, limit).await?)
+    }
+
+    /// What a nack holds back, if the store can.
+    pub(super) fn check_hold(&self, word: Option<&str>, delay_seconds: i64) -> Result<Option<Hold>, Refusal> {
+        let hold = Hold::read(word, delay_seconds)?;
+        match hold.is_some() && self.store.policing().is_none() {
+            true => Err(Refusal::NotSupported("holds")),
+            false => Ok(hold),
+        }
+    }
+
+    /// Payloads that did not match their schema and were let pass.
+    pub fn schema_warnings(&self) -> u64 {
+        self.create_rules.warned.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_checked_and_told_by_its_pointer() {
+        let schema = read_schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#).unwrap();
+        assert_eq!(check_payload(&schema, r#"{"n":1}"#), Ok(()));
+        let refused = check_payload(&schema, r#"{"n":"x"}"#);
+        assert!(
+            matches!(&refused, Err(Refusal::PayloadInvalid { field, .. }) if field == "/n"),
+            "{refused:?}"
+        );
+        assert!(check_payload(&schema, "not json").is_err());
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        for bad in [
+            r#"{"type":"nothing"}"#,
+            r#"{"$ref":"https://example.com/schema.json"}"#,
+            r##"{"$ref":"#/missing"}"##,
+            r#"{"pattern":"("}"#,
+            r#"{"pattern":"(a)\\1"}"#,
+        ] {
+            let read = read_schema(bad).map(|_| ());
+            assert!(matches!(read, Err(Refusal::InvalidPolicy { .. })), "{bad}");
+        }
+    }
+
+    /// An expression that makes others go back and forth takes no time here.
+    #[test]
+    fn expressions_are_matched_in_linear_time() {
+        let schema = read_schema(r#"{"pattern":"^(a+)+$"}"#).unwrap();
+        let payload = format!("\"{}!\"", "a".repeat(100_000));
+        assert!(check_payload(&schema, &payload).is_err());
+    }
+}
