@@ -10,6 +10,7 @@ import { table } from "../table.js";
 import { taskList } from "../tasks.js";
 import { charts } from "./history.js";
 import { figures } from "./overview.js";
+import { limits } from "./policy.js";
 
 /** Tabs, and the filter of each. */
 const STATES = [
@@ -131,6 +132,7 @@ export function queue({ root, rest, signal }) {
   paused.hidden = true;
   let refresh = () => {};
   const pause = pauseButton(command, () => refresh());
+  const restricted = limits(command, signal, () => refresh());
   const head = h(
     "div",
     { class: "page-head" },
@@ -148,6 +150,7 @@ export function queue({ root, rest, signal }) {
     totals.node,
     panel("Over time", { class: "charts-panel" }, charts({ command, signal })),
     workers(command, signal),
+    restricted.node,
     tasksByState(command, signal),
   );
   refresh = poll(
@@ -157,6 +160,7 @@ export function queue({ root, rest, signal }) {
       const own = queues.find((one) => one.command.toLowerCase() === command.toLowerCase()) ?? empty;
       paused.hidden = !own.paused;
       pause.update(own);
+      restricted.update(own.policy);
       const numbers = ["ready", "delayed", "inProgress", "dlq"].map((name) => [name, count(own[name])]);
       totals.update({
         ...Object.fromEntries(numbers),

@@ -220,7 +220,7 @@ mod tests {
         for lane in lanes {
             waiting.add(lane, 3_000);
         }
-        let mut counts = [0; 5];
+        let mut counts = [0i32; 5];
         for _ in 0..1_500 {
             counts[waiting.serve().unwrap()] += 1;
         }

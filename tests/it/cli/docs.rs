@@ -72,6 +72,8 @@ fn the_guides_go_as_told() {
         said.contains("[OK] Task asked to stop: ") && said.contains(r#""reason":"order withdrawn""#),
         "{said}"
     );
+    let said = page("docs/guides/limits.md");
+    assert!(said.contains(r#""lane":"umbrella""#) && said.contains("The lane is ordered"), "{said}");
     let said = page("docs/guides/schedules.md");
     assert!(said.contains("every 1 s") && said.contains("[OK] Backfilling 7 ticks"), "{said}");
     assert!(page("docs/guides/production.md").contains("producer auth"));

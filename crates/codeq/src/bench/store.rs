@@ -4,8 +4,9 @@ use super::meter::{Reading, histogram, record};
 use super::report::{self, Output, Row};
 use super::{drive, journal, restart};
 use codeq_queue::create::CreateRequest;
+use codeq_queue::options::OptionsRequest;
 use codeq_queue::store::{Claim, Report, Submit, Wait};
-use codeq_queue::{Commands, NewTask, Outcome, Owner, Store, Time};
+use codeq_queue::{Commands, NewTask, Outcome, Owner, QueueKey, Store, Time};
 use codeq_store::local::{self, Durability, LocalOptions};
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Rules, SystemClock};
@@ -22,6 +23,10 @@ pub const PAYLOAD_BYTES: usize = 300;
 const RESULT_BYTES: usize = 200;
 const TENANT: &str = "bench";
 const COMMAND: &str = "cycle";
+const LANED: &str = "laned";
+/// Never reached.
+const LIMITS: &str = r#"{"concurrency":1000000,"rate":{"limit":1000000,"periodSeconds":1,"burst":1000000},
+    "lanes":{"concurrency":1000000,"rate":{"limit":1000000,"periodSeconds":1,"burst":1000000}}}"#;
 
 /// Cycles of create + claim + complete (300-byte payload, 200-byte result) on every store, for several
 /// numbers of cycles in flight, against the bare journal writing the same bytes.
@@ -31,6 +36,7 @@ const COMMAND: &str = "cycle";
 ///   codeq bench store --in-flight 256 --seconds 60 --retention-seconds 3 --drain
 ///   codeq bench store --backlog 5000000
 ///   codeq bench store --restart 1000000
+///   codeq bench store --only memory,local-fsync --in-flight 256 --lanes 10000 --limits
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct StoreBench {
@@ -52,6 +58,12 @@ pub struct StoreBench {
     /// How long finished tasks are kept.
     #[arg(long, default_value_t = 86_400.0)]
     retention_seconds: f64,
+    /// Repeat the rows with tasks of this many lanes.
+    #[arg(long, default_value_t = 0)]
+    lanes: usize,
+    /// With lanes: limits on the queue and on its lanes that are never reached.
+    #[arg(long, requires = "lanes")]
+    limits: bool,
     /// Count the time until the tree has everything.
     #[arg(long)]
     drain: bool,
@@ -100,13 +112,17 @@ impl StoreBench {
                     false => None,
                 };
                 report::progress(&format!("{name}, {in_flight} in flight, {backlog} waiting"));
-                let mut row = bench.measure(name, *in_flight, self.seconds, self.rate, self.drain)?;
+                let mut row =
+                    bench.measure(name, *in_flight, self.seconds, self.rate, self.drain, Queue::Plain)?;
                 row.ratio = ceiling.as_ref().map(|ceiling| round(row.per_second / ceiling.per_second));
                 row.backlog = (self.backlog > 0).then_some(backlog);
                 if name == "local-fsync" && backlog == 0 {
                     rows.extend(ceiling);
                 }
                 rows.push(row);
+                if self.lanes > 0 {
+                    rows.push(self.in_lanes(&bench, name, *in_flight)?);
+                }
             }
             if let (Some(seconds), Some(row)) = (self.idle_seconds, rows.last_mut()) {
                 std::thread::sleep(Duration::from_secs(seconds));
@@ -116,6 +132,39 @@ impl StoreBench {
             let _ = std::fs::remove_dir_all(&directory);
         }
         Ok(())
+    }
+}
+
+impl StoreBench {
+    /// The same load on a queue with lanes; its ratio is that to the row before.
+    fn in_lanes(&self, bench: &Target, name: &str, in_flight: usize) -> anyhow::Result<Row> {
+        report::progress(&format!("{name}, {in_flight} in flight, {} lanes", self.lanes));
+        if self.limits {
+            bench.limit()?;
+        }
+        let plain = bench.measure(name, in_flight, self.seconds, self.rate, self.drain, Queue::Plain)?;
+        let lanes = Queue::Lanes(self.lanes);
+        let mut row = bench.measure(name, in_flight, self.seconds, self.rate, self.drain, lanes)?;
+        row.name = format!("{name}+lanes");
+        row.ratio = Some(round(row.per_second / plain.per_second));
+        Ok(row)
+    }
+}
+
+/// What the tasks of a load have in common.
+#[derive(Clone, Copy)]
+enum Queue {
+    Plain,
+    /// Of another command, with this many lanes.
+    Lanes(usize),
+}
+
+impl Queue {
+    fn command(self) -> &'static str {
+        match self {
+            Queue::Plain => COMMAND,
+            Queue::Lanes(_) => LANED,
+        }
     }
 }
 
@@ -133,10 +182,19 @@ pub fn rules(retention_seconds: f64) -> Rules {
 }
 
 pub fn new_task() -> NewTask {
+    task_of(COMMAND, OptionsRequest::default())
+}
+
+fn laned_task(lane: usize) -> NewTask {
+    task_of(LANED, OptionsRequest { lane: Some(format!("lane-{lane}")), ..OptionsRequest::default() })
+}
+
+fn task_of(command: &str, options: OptionsRequest) -> NewTask {
     let request = CreateRequest {
         tenant: TENANT.into(),
-        command: COMMAND.into(),
+        command: command.into(),
         payload: format!("\"{}\"", "p".repeat(PAYLOAD_BYTES - 2)),
+        options,
         ..CreateRequest::default()
     };
     request.check(5, PAYLOAD_BYTES, Time::ZERO).expect("the bench's task is sound")
@@ -163,6 +221,16 @@ impl Target {
         Ok(())
     }
 
+    /// Puts a policy whose limits are never reached.
+    fn limit(&self) -> anyhow::Result<()> {
+        let store = self.store.clone();
+        drive::drive(vec![Box::pin(async move {
+            let keeper = store.policing().ok_or_else(|| anyhow::anyhow!("the store keeps no policies"))?;
+            keeper.put_policy(QueueKey::new(TENANT, LANED), LIMITS.into()).await??;
+            Ok(())
+        })])
+    }
+
     fn wait_drained(&self) {
         while self.local.as_ref().is_some_and(|local| local.unsettled_bytes() > 0) {
             std::thread::sleep(Duration::from_millis(5));
@@ -176,6 +244,7 @@ impl Target {
         seconds: f64,
         rate: u64,
         drain: bool,
+        queue: Queue,
     ) -> anyhow::Result<Row> {
         let shared = Rc::new(RefCell::new(Tally { all: histogram(), claims: histogram(), cycles: 0 }));
         let started = Reading::take();
@@ -183,7 +252,7 @@ impl Target {
         let end = start + Duration::from_secs_f64(seconds);
         let pace = (rate > 0).then(|| Duration::from_secs_f64(in_flight as f64 / rate as f64));
         let workers = (0..in_flight).map(|number| -> Pin<Box<dyn Future<Output = _>>> {
-            Box::pin(worker(self.store.clone(), shared.clone(), number, end, pace))
+            Box::pin(worker(self.store.clone(), shared.clone(), number, end, pace, queue))
         });
         drive::drive(workers.collect())?;
         let stopped = Instant::now();
@@ -226,19 +295,21 @@ async fn worker(
     number: usize,
     end: Instant,
     pace: Option<Duration>,
+    queue: Queue,
 ) -> anyhow::Result<()> {
-    let task = new_task();
+    let mut turn = number;
     let owner = Arc::new(Owner::new("bench", &format!("worker-{number}")));
     let tenant: Arc<str> = TENANT.into();
     let claim = Claim {
         tenant: tenant.clone(),
-        commands: Commands::these([COMMAND]),
+        commands: Commands::these([queue.command()]),
         owner: owner.clone(),
         lease: Duration::from_secs(300),
         is_default_lease: false,
         count: 1,
         wait: Wait::No,
     };
+    let task = new_task();
     let outcome = Outcome::completed(&format!("{{\"r\":\"{}\"}}", "r".repeat(RESULT_BYTES - 8)));
     let mut next = Instant::now();
     while Instant::now() < end {
@@ -247,7 +318,13 @@ async fn worker(
             drive::sleep_until(next).await;
         }
         let at = Instant::now();
-        store.create(vec![task.clone()]).await?.remove(0)?;
+        // Neighbours take other lanes.
+        turn = turn.wrapping_mul(31).wrapping_add(number + 1);
+        let task = match queue {
+            Queue::Plain => task.clone(),
+            Queue::Lanes(lanes) => laned_task(turn % lanes),
+        };
+        store.create(vec![task]).await?.remove(0)?;
         let created = Instant::now();
         let claimed = store.claim(claim.clone()).await?.pop();
         let claimed = claimed.ok_or_else(|| anyhow::anyhow!("a claim found nothing after a create"))?;

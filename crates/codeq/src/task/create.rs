@@ -47,6 +47,9 @@ pub struct Create {
     /// Metadata that travels with the task; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
+    /// Lane of the task: lanes of one command are served in turn.
+    #[arg(long, value_name = "NAME")]
+    lane: Option<String>,
     /// Label to filter by; may be repeated.
     #[arg(long)]
     tag: Vec<String>,
@@ -123,6 +126,7 @@ impl Create {
             idempotency_key: self.idempotency_key,
             run_at: self.run_at,
             delay_seconds: self.delay_seconds,
+            lane: self.lane,
             tags: Some(self.tag).filter(|tags| !tags.is_empty()),
             expire_seconds: self.expire_seconds,
             max_run_seconds: self.max_run_seconds,

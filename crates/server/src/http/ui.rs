@@ -69,6 +69,7 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "views/search.js": SCRIPT,
         "views/tail.js": SCRIPT,
         "views/webhooks.js": SCRIPT,
+        "views/policy.js": SCRIPT,
         "views/schedules.js": SCRIPT,
         "views/workers.js": SCRIPT,
         "views/audit.js": SCRIPT,
