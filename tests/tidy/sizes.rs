@@ -22,6 +22,7 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
     ("crates/store/src/local/shard/operate.rs", 520, "the operator's verbs of a shard"),
     ("crates/store/src/local/shard/apply.rs", 480, "one match over all entries"),
     ("crates/store/src/local/shard/work.rs", 520, "the worker's verbs of a shard"),
+    ("crates/store/src/testing/exam/mod.rs", 520, "a table: one entry for each case"),
     ("crates/store/src/local/store.rs", 600, "one method for each verb of the trait"),
     ("crates/store/src/kvrocks/store.rs", 600, "one method for each verb of the trait"),
     ("sdks/go/stream/internal/producerpb/producer.pb.go", 2000, "generated from proto/"),

@@ -34,36 +34,6 @@ pub struct QueueView<'a> {
     pub policy: Option<serde_json::Value>,
 }
 
-/// The policy of a queue, as it is kept.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct QueuePolicyBody {
-    pub command: String,
-    pub policy: serde_json::Value,
-    pub version: u64,
-    pub updated_at: String,
-}
-
-/// A lane of a queue; the empty name is that of tasks without one.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct LaneBody {
-    pub lane: String,
-    pub ready: u64,
-    pub running: u64,
-    pub weight: u8,
-    /// The code of what keeps it from starting more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocked_by: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct LanesBody {
-    pub items: Vec<LaneBody>,
-}
-
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct QueueViews<'a> {
     pub queues: Vec<QueueView<'a>>,
@@ -231,60 +201,6 @@ pub struct TaskPage<'a> {
     pub items: Vec<Task<'a>>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<String>,
-}
-
-/// Why a task is where it is.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct ExplainBody {
-    pub task_id: String,
-    /// `ready`, `delayed`, `running`, `completed`, `failed` or `dead`.
-    pub state: String,
-    /// One English sentence.
-    pub summary: String,
-    pub reasons: Vec<ReasonBody>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_change_at: Option<String>,
-}
-
-/// A reason, with what belongs to its code.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-#[serde(rename_all = "camelCase")]
-pub struct ReasonBody {
-    pub code: String,
-    pub text: String,
-    /// 1 for the task that is claimed next; left out if too many are ahead to count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ahead_at_higher_priority: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_claim_at: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-    /// `scheduled` or `retry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub running: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease_until: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure_reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]

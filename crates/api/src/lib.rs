@@ -7,9 +7,11 @@
 pub mod admin;
 pub mod error;
 pub mod events;
+pub mod explain;
 pub mod grpc;
 pub mod history;
 pub mod json;
+pub mod policy;
 pub mod schedule;
 pub mod subscription;
 pub mod task;

@@ -6,7 +6,7 @@ use crate::table::Table;
 use crate::{say, tag, terminal};
 use anyhow::Context;
 use clap::Subcommand;
-use codeq_api::admin::{LaneBody, LanesBody};
+use codeq_api::policy::{LaneBody, LanesBody};
 use reqwest::Method;
 use serde_json::Value;
 

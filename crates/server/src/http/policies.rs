@@ -9,7 +9,7 @@ use crate::auth::Admin;
 use crate::stamp::Stamp;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use codeq_api::admin::{LaneBody, LanesBody, QueuePolicyBody};
+use codeq_api::policy::{LaneBody, LanesBody, QueuePolicyBody};
 use codeq_queue::StoredPolicy;
 use codeq_queue::policy::LaneStats;
 

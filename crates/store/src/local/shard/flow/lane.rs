@@ -34,7 +34,7 @@ impl Usage {
     }
 }
 
-pub struct Lane {
+pub struct TaskLane {
     pub(super) name: Box<str>,
     /// Ready tasks by priority, highest first.
     pub(super) lists: Vec<(u8, List)>,
@@ -50,7 +50,7 @@ pub struct Lane {
     pub(super) limited: u32,
 }
 
-impl Lane {
+impl TaskLane {
     pub(super) fn list(&self, priority: u8) -> List {
         let known = self.lists.iter().find(|(known, _)| *known == priority);
         known.map_or_else(List::default, |(_, list)| *list)

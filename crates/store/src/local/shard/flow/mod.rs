@@ -7,7 +7,7 @@ mod lane;
 
 pub use lane::Usage;
 
-use lane::Lane;
+use lane::TaskLane;
 
 use crate::local::slots::{List, SlotId, Slots};
 use codeq_queue::lane::{LaneId, LaneOrder, LanePass, Offer};
@@ -33,7 +33,7 @@ pub struct QueueFlow {
     plain: LanePass,
     plain_usage: Usage,
     plain_limited: u64,
-    lanes: Vec<Lane>,
+    lanes: Vec<TaskLane>,
     free: Vec<LaneId>,
     index: HashTable<LaneId>,
     /// Ready tasks in lanes, by priority.
@@ -122,7 +122,7 @@ impl QueueFlow {
             return lane;
         }
         let pass = LanePass::of(self.limits(name).weight);
-        let made = Lane {
+        let made = TaskLane {
             name: name.into(),
             lists: Vec::new(),
             ordered: self.is_ordered().then(Box::default),
@@ -332,7 +332,7 @@ impl QueueFlow {
     }
 
     /// Lanes that are in use, up to a bound.
-    pub fn some_lanes(&self, most: usize) -> impl Iterator<Item = (LaneId, &Lane)> {
+    pub fn some_lanes(&self, most: usize) -> impl Iterator<Item = (LaneId, &TaskLane)> {
         self.index.iter().take(most).map(|lane| (*lane, &self.lanes[*lane as usize]))
     }
 
@@ -379,31 +379,4 @@ impl QueueFlow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lane_costs_less_than_two_hundred_bytes_besides_its_name() {
-        let in_order = size_of::<(u64, u64, LaneId)>() * 3 / 2;
-        let in_index = 8;
-        let list = size_of::<(u8, List)>();
-        let bytes = size_of::<Lane>() + in_order + in_index + list;
-        assert!(bytes <= 200, "{bytes}");
-    }
-
-    #[test]
-    fn lists_of_a_lane_are_kept_by_priority() {
-        let mut flow = QueueFlow::default();
-        let lane = flow.intern("a");
-        let one = |len| List::sized(len);
-        for priority in [3, 9, 0] {
-            flow.set_list(lane, priority, one(2));
-        }
-        let known: Vec<u8> = flow.lanes[0].lists.iter().map(|(priority, _)| *priority).collect();
-        assert_eq!(known, [9, 3, 0]);
-        flow.set_list(lane, 9, one(0));
-        assert_eq!((flow.lanes[0].ready, flow.ready[9], flow.ready[3]), (4, 0, 2));
-        assert_eq!(flow.find("a"), Some(lane));
-        assert_eq!(flow.find("b"), None);
-    }
-}
+mod tests;
