@@ -87,7 +87,7 @@ impl<P: Protocol> Pipe<P> {
     async fn hand_over(&self, item: P::Item) -> Result<oneshot::Receiver<Result<P::Answer, Error>>, Error> {
         if P::bytes(&item) > limits::ITEM_BYTES {
             let message = format!("more than {} bytes do not fit a stream", limits::ITEM_BYTES);
-            return Err(Error::Refused { status: 413, code: "payload_too_large".into(), message });
+            return Err(Error::refused(413, "payload_too_large", message));
         }
         let (answer, receiver) = oneshot::channel();
         let sent = self.items().send(Asked { item, answer }).await;
