@@ -90,7 +90,7 @@ class Exam:
 
     def __init__(self, scenario: dict[str, Any], language: str, options: argparse.Namespace, scratch: Path) -> None:
         self.scenario, self.language, self.scratch = scenario, language, scratch
-        self.binary, self.store = options.server, options.store
+        self.binary, self.store = str(Path(options.server).resolve()), options.store
         self.log = scratch / "handlers.log"
         self.log.touch()
         self.processes: list[subprocess.Popen[str]] = []

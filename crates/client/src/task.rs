@@ -209,6 +209,7 @@ impl NewTask {
         let payload = self.payload.as_ref().map_err(Clone::clone)?;
         let delay = whole_seconds(self.delay);
         let seconds = |time: Option<Duration>| time.map(|time| whole_seconds(time).max(1));
+        #[allow(clippy::needless_update, reason = "fields that the body gains later are not set here")]
         let body = CreateBody {
             command: Some(self.command.clone()),
             payload: Some(payload),

@@ -29,7 +29,7 @@ impl Claims {
     pub async fn run(&self, dialer: Option<&Dialer>) {
         let mut backoff = Backoff::default();
         while !self.crew.fate.stop.is_cancelled() {
-            let claimed = match (&self.crew.link, dialer) {
+            let claimed = match (&*self.crew.link, dialer) {
                 (Link::Http(http), _) => self.over_http(http, &mut backoff).await,
                 (Link::Stream(..), Some(dialer)) => self.over_stream(dialer, &mut backoff).await,
                 (Link::Stream(..), None) => Err(Error::Settings("no stream address".into())),

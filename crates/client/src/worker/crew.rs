@@ -6,6 +6,7 @@ use super::handlers::Handlers;
 use super::lease::Lease;
 use super::link::{Assigned, CancelNotice, Link, Report, Told, Word};
 use super::outcome::Outcome;
+use super::pulse::Pulse;
 use super::stop::Stop;
 use crate::backoff::Backoff;
 use crate::{Error, limits};
@@ -22,8 +23,19 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 /// Leases by task and attempt.
 type Leases = HashMap<(String, u32), Arc<Lease>>;
 
+/// The ways to the server.
+pub(super) struct Links {
+    pub work: Arc<Link>,
+    pub beats: Arc<Link>,
+    /// Where the latter runs.
+    pub pulse: Pulse,
+}
+
 pub(super) struct Crew {
-    pub link: Link,
+    pub link: Arc<Link>,
+    /// For the heartbeats that come by themselves.
+    beats: Arc<Link>,
+    pulse: Pulse,
     pub handlers: Handlers,
     pub fate: Arc<Fate>,
     pub lease: Duration,
@@ -33,8 +45,9 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub fn new(link: Link, handlers: Handlers, fate: Arc<Fate>, lease: Duration) -> Crew {
-        Crew { link, handlers, fate, lease, jobs: TaskTracker::new(), leases: Mutex::default() }
+    pub fn new(links: Links, handlers: Handlers, fate: Arc<Fate>, lease: Duration) -> Crew {
+        let Links { work: link, beats, pulse } = links;
+        Crew { link, beats, pulse, handlers, fate, lease, jobs: TaskTracker::new(), leases: Mutex::default() }
     }
 
     /// Starts a job, which holds its slot until it is settled.
@@ -84,7 +97,7 @@ impl Crew {
 
     fn keep(self: &Arc<Crew>, lease: &Arc<Lease>) -> AbortOnDropHandle<()> {
         let (crew, lease) = (self.clone(), lease.clone());
-        AbortOnDropHandle::new(tokio::spawn(async move { lease.keep(&crew.link).await }))
+        AbortOnDropHandle::new(self.pulse.runtime.spawn(async move { lease.keep(&crew.beats).await }))
     }
 
     /// The outcome of the handler, or a refund if the worker ends before it.

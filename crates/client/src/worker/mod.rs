@@ -14,6 +14,7 @@ mod job;
 mod lease;
 mod link;
 mod outcome;
+mod pulse;
 mod ready;
 mod results;
 mod stop;
@@ -34,12 +35,13 @@ use crate::pipe::Pipe;
 use crate::time::whole_seconds;
 use crate::{Connection, Error, Token, limits};
 use claim::Claims;
-use crew::Crew;
+use crew::{Crew, Links};
 use fate::Fate;
 use futures_util::future::BoxFuture;
 use http::HttpLink;
 use identity::Identity;
 use link::Link;
+use pulse::Pulse;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +80,7 @@ use turns::Turns;
 ///
 /// Delivery is at least once: a handler may see a task again after its lease ran out or its report was lost, so
 /// what it does should be safe to repeat. Run CPU-heavy handlers in
-/// `tokio::task::spawn_blocking`, so that they do not block others.
+/// `tokio::task::spawn_blocking`, so that they do not block others; heartbeats have a thread of their own.
 pub struct Worker {
     connection: Connection,
     handlers: Handlers,
@@ -244,8 +246,8 @@ impl Worker {
         let turns = Turns::new(self.is_strict, self.weights, &commands)?;
         let fate = Arc::new(Fate::default());
         let identity = Identity::new(self.worker_id, self.concurrency)?;
-        let (link, dialer) = link(&self.connection, &identity, &fate)?;
-        let crew = Crew::new(link, self.handlers, fate, self.lease);
+        let (links, dialer) = links(&self.connection, &identity, &fate)?;
+        let crew = Crew::new(links, self.handlers, fate, self.lease);
         let claims = Claims {
             crew: Arc::new(crew),
             slots: Arc::new(Semaphore::new(self.concurrency)),
@@ -260,24 +262,30 @@ impl Worker {
     }
 }
 
-fn link(
+fn links(
     connection: &Connection,
     identity: &Identity,
     fate: &Arc<Fate>,
-) -> Result<(Link, Option<Dialer>), Error> {
+) -> Result<(Links, Option<Dialer>), Error> {
+    let pulse = Pulse::start().map_err(|error| Error::Settings(format!("no thread: {error}")))?;
     let http = || Ok::<_, Error>(HttpLink::new(Http::new(connection)?.of_worker(&identity.name)?));
     let Some(address) = connection.worker_stream.clone() else {
-        let http = http().map_err(|error| match error {
-            Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
-            other => other,
-        })?;
-        return Ok((Link::Http(http), None));
+        let http = || {
+            http().map_err(|error| match error {
+                Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
+                other => other,
+            })
+        };
+        // Connections belong to the runtime that opened them, so the heartbeats have some of their own.
+        let (work, beats) = (Arc::new(Link::Http(http()?)), Arc::new(Link::Http(http()?)));
+        return Ok((Links { work, beats, pulse }, None));
     };
     crate::stream::endpoint(&address)?;
     let dialer = Dialer { address, identity: identity.clone(), connection: connection.clone() };
     let reports = Reports { dialer: dialer.clone(), fate: fate.clone() };
     let http = connection.base.is_some().then(http).transpose()?;
-    Ok((Link::Stream(Pipe::new(reports), http), Some(dialer)))
+    let work = Arc::new(Link::Stream(Pipe::on(pulse.runtime.clone(), reports), http));
+    Ok((Links { beats: work.clone(), work, pulse }, Some(dialer)))
 }
 
 /// Waits for the last claim and then for the jobs, and cuts them off when the grace is over.
