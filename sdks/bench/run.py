@@ -43,7 +43,7 @@ def commands(streams: list[str]) -> dict[str, list[str]]:
 def serve(binary: str, scratch: Path, streams: list[str]) -> tuple[subprocess.Popen[bytes], str]:
     environment = {**os.environ, "WORKER_STREAM_ADDR": streams[0], "PRODUCER_STREAM_ADDR": streams[1]}
     log = scratch / "server.log"
-    command = [binary, "dev", "--port", "0", "--data-dir", str(scratch / "data")]
+    command = [str(Path(binary).resolve()), "dev", "--port", "0", "--data-dir", str(scratch / "data")]
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=scratch, stdout=output, stderr=output, env=environment)
     for _ in range(600):
