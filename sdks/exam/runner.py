@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from codeq import App, Client, Context, Fail, Refused
+from codeq import App, Client, Context, Fail, Refused, Unique
 
 
 def token_of(order: dict[str, Any]) -> Any:
@@ -43,6 +43,20 @@ def work(order: dict[str, Any]) -> None:
                 raise Fail(payload["text"])
             case "sleep":
                 await asyncio.sleep(payload["seconds"])
+            case "heed":
+                try:
+                    await asyncio.sleep(payload["seconds"])
+                except asyncio.CancelledError:
+                    note("stopped", ctx)
+                    return {"heeded": ctx.stop_reason == "cancelled" and ctx.cancel_deadline is not None}
+            case "resume" if ctx.saved is None:
+                await ctx.checkpoint({"at": payload["value"]})
+                raise RuntimeError("the next attempt goes on")
+            case "resume":
+                return {"from": ctx.saved["at"]}
+            case "report":
+                await ctx.progress(payload["value"])
+                await asyncio.sleep(payload["seconds"])
             case "block":
                 time.sleep(payload["seconds"])  # noqa: ASYNC251 it is what is tried
         return payload
@@ -54,7 +68,16 @@ def work(order: dict[str, Any]) -> None:
 async def produce(order: dict[str, Any]) -> None:
     async with Client(order["url"], token_of(order)) as client:
         tasks = order["tasks"]
-        if order["many"]:
+        if cancel := order.get("cancel"):
+            for one in cancel["ids"]:
+                await client.cancel(one, grace=cancel["grace"], reason=cancel["reason"])
+            return
+        if plan := order.get("schedule"):
+            await client.put_schedule(plan["name"], "exam", plan["payload"], cron=plan["cron"])
+            return
+        if batch := order.get("batch"):
+            made = await create_batch(client, batch)
+        elif order["many"]:
             made = await client.create_many(tasks[0].get("command", "exam"), [one["payload"] for one in tasks])
         else:
             made = [await create(client, one) for one in tasks]
@@ -63,8 +86,18 @@ async def produce(order: dict[str, Any]) -> None:
         print(json.dumps(refusal))
 
 
+async def create_batch(client: Client, batch: dict[str, Any]) -> list[Any]:
+    opened = await client.create_batch()
+    made = await client.create_many("exam", batch["members"], batch=opened)
+    last = await client.create("exam", batch["then"], after=[opened])
+    await opened.close()
+    return [*made, last]
+
+
 async def create(client: Client, one: dict[str, Any]) -> Any:
-    options = {"max_attempts": one["maxAttempts"]} if "maxAttempts" in one else {}
+    options: dict[str, Any] = {"max_attempts": one["maxAttempts"]} if "maxAttempts" in one else {}
+    options |= {"lane": one["lane"]} if "lane" in one else {}
+    options |= {"unique": Unique(one["unique"])} if "unique" in one else {}
     try:
         return await client.create(one.get("command", "exam"), one["payload"], **options)
     except Refused as refused:

@@ -10,7 +10,8 @@ import (
 
 // Why the context of a handler ended; context.Cause tells.
 var (
-	// ErrCancelRequested: somebody asks for the end. What the handler reports until the deadline still counts.
+	// ErrCancelRequested: somebody asks for the end. What the handler reports until the deadline still counts. The cause
+	// is a *[CancelRequest], which errors.Is takes for this.
 	ErrCancelRequested = errors.New("the task was asked to stop")
 	// ErrLeaseLost: the task is not ours any more. What the handler reports is dropped.
 	ErrLeaseLost = errors.New("the lease was lost")

@@ -75,7 +75,7 @@ func (k *keeper) beat(ctx context.Context, beat Heartbeat) error {
 	k.attempt.until = sent.Add(k.worker.lease)
 	k.attempt.lock.Unlock()
 	if kept.Cancel != nil {
-		k.stop(ErrCancelRequested)
+		k.stop(kept.Cancel)
 	}
 	return nil
 }

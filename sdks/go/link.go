@@ -57,10 +57,26 @@ type Kept struct {
 	Cancel *CancelRequest `json:"cancel"`
 }
 
-// CancelRequest asks a handler to stop; what it reports until the deadline counts.
+// CancelRequest asks a handler to stop; what it reports until the deadline counts. It is the cause of the end of the
+// handler's context.
 type CancelRequest struct {
 	Reason   string    `json:"reason"`
 	Deadline time.Time `json:"deadline"`
+}
+
+func (c *CancelRequest) Error() string {
+	if c.Reason == "" {
+		return ErrCancelRequested.Error()
+	}
+	return ErrCancelRequested.Error() + ": " + c.Reason
+}
+
+// Is makes it an ErrCancelRequested.
+func (c *CancelRequest) Is(target error) bool { return target == ErrCancelRequested }
+
+// CancelTeller is a link that hears of requests to stop between heartbeats.
+type CancelTeller interface {
+	OnCancel(hear func(taskID string, attempt int, asked CancelRequest))
 }
 
 // Verb is what a report says.

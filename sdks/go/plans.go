@@ -118,10 +118,10 @@ type Batch struct {
 
 func batchPath(id, verb string) string { return "/batches/" + url.PathEscape(id) + verb }
 
-// CreateBatch opens a batch.
+// CreateBatch opens a batch. One with tasks to run then is not asked for again once it may have been made.
 func (c *Client) CreateBatch(ctx context.Context, batch NewBatch) (*Batch, error) {
 	var made Batch
-	return &made, c.object(ctx, call{method: http.MethodPost, path: "/batches"}, batch, &made)
+	return &made, c.object(ctx, call{method: http.MethodPost, path: "/batches", unsafe: len(batch.Then) > 0}, batch, &made)
 }
 
 // GetBatch reads a batch.

@@ -20,11 +20,13 @@ type Task struct {
 	Refunds     int               `json:"refunds"`
 	MaxAttempts int               `json:"maxAttempts"`
 	Error       string            `json:"error"`
-	WorkerID    string            `json:"workerId"`
-	TraceParent string            `json:"traceParent"`
-	TraceState  string            `json:"traceState"`
-	CreatedAt   time.Time         `json:"createdAt"`
-	UpdatedAt   time.Time         `json:"updatedAt"`
+	// LastKnownLocation is where the task is: a queue, the delayed ones, those that run, or the dead letters.
+	LastKnownLocation string    `json:"lastKnownLocation"`
+	WorkerID          string    `json:"workerId"`
+	TraceParent       string    `json:"traceParent"`
+	TraceState        string    `json:"traceState"`
+	CreatedAt         time.Time `json:"createdAt"`
+	UpdatedAt         time.Time `json:"updatedAt"`
 
 	Lane       string          `json:"lane"`
 	Checkpoint json.RawMessage `json:"checkpoint"`

@@ -37,6 +37,10 @@ type Worker struct {
 	failure         error
 	failed          chan struct{}
 	failOnce        sync.Once
+
+	lock sync.Mutex
+	// running are the attempts in hand, by task; a task is here once at a time.
+	running map[string]*keeper
 }
 
 type handler struct {
@@ -81,7 +85,7 @@ func Over(link Link) WorkerOption { return func(w *Worker) { w.link = link } }
 func NewWorker(client *Client, options ...WorkerOption) *Worker {
 	w := &Worker{
 		client: client, concurrency: 16, lease: time.Minute, grace: defaultGrace, name: DefaultName(),
-		log: slog.New(discard{}), handlers: map[string]handler{}, failed: make(chan struct{}),
+		log: slog.New(discard{}), handlers: map[string]handler{}, failed: make(chan struct{}), running: map[string]*keeper{},
 	}
 	for _, option := range options {
 		option(w)
@@ -89,8 +93,34 @@ func NewWorker(client *Client, options ...WorkerOption) *Worker {
 	if w.link == nil {
 		w.link = client.Link(w.name)
 	}
+	if teller, ok := w.link.(CancelTeller); ok {
+		teller.OnCancel(w.cancelRequested)
+	}
 	w.slots = make(chan struct{}, w.concurrency)
 	return w
+}
+
+// cancelRequested ends the context of an attempt that is in hand.
+func (w *Worker) cancelRequested(taskID string, attempt int, asked CancelRequest) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if held, ok := w.running[taskID]; ok && held.attempt.Number == attempt {
+		held.stop(&asked)
+	}
+}
+
+func (w *Worker) hold(held *keeper) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.running[held.attempt.ID] = held
+}
+
+func (w *Worker) release(held *keeper) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.running[held.attempt.ID] == held {
+		delete(w.running, held.attempt.ID)
+	}
 }
 
 // DefaultName is host and process, so that an operator finds the process that holds a task.
@@ -243,6 +273,8 @@ func (w *Worker) work(claims context.Context, task *Task, lent time.Time) {
 	defer stop(nil)
 	keeper := &keeper{worker: w, attempt: attempt, stop: stop, lose: lose}
 	attempt.say = func(beat Heartbeat) error { return keeper.say(lost, beat) }
+	w.hold(keeper)
+	defer w.release(keeper)
 	go keeper.keep(lost)
 
 	report := Report{TaskID: task.ID, Attempt: attempt.Number, Verb: GiveBack}

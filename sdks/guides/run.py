@@ -2,8 +2,8 @@
 
 usage: run.py --server BINARY [LANGUAGE ...]
 
-The packages come from indexes of our own on this machine (a directory of wheels, an npm registry, a Go proxy), so that
-`pip install codeq-client` in a guide installs what is here. In a guide, a block after a line that names a file is that
+The packages come from indexes of our own on this machine (a directory of wheels, an npm registry, a Go proxy, this
+repository for cargo), so that `pip install codeq-client` in a guide installs what is here. In a guide, a block after a line that names a file is that
 file, sh blocks are run in order in one shell, and the text block is what the last command prints.
 """
 
@@ -33,8 +33,8 @@ import npm  # noqa: E402
 import wheel  # noqa: E402
 
 VERSION = "0.1.0"
-#: How long a guide may take.
-PATIENCE = 120
+#: How long a guide may take; cargo compiles everything once.
+PATIENCE = 900
 
 
 def wheels(directory: Path, binary: Path) -> dict[str, str]:
@@ -93,11 +93,34 @@ def go_proxy(directory: Path) -> dict[str, str]:
     with zipfile.ZipFile(packed, "w") as archive:
         for path in [source / "go.mod", *source.rglob("*.go")]:
             inside = path.relative_to(source)
-            if inside.parts[0] not in ("stream", "examples") and not path.name.endswith("_test.go"):
+            if inside.parts[0] not in ("stream", "codeqotel", "examples") and not path.name.endswith("_test.go"):
                 archive.write(path, f"{module}@v{VERSION}/{inside}")
     (place / f"v{VERSION}.zip").write_bytes(packed.getvalue())
     cache = directory / "modules"
     return {"GOPROXY": directory.as_uri(), "GONOSUMDB": "*", "GONOSUMCHECK": "1", "GOFLAGS": "-modcacherw", "GOSUMDB": "off", "GOMODCACHE": str(cache)}
+
+
+def cargo_source(directory: Path) -> dict[str, str]:
+    """What git would fetch comes from a repository of the tree as it stands, committed or not."""
+    origin = directory / "origin"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "Cargo.*", "crates", "proto", "docs", "tests"],
+        cwd=REPOSITORY, check=True, capture_output=True, text=True,
+    ).stdout.split("\0")
+    for name in filter(None, files):
+        if (REPOSITORY / name).is_file():
+            (origin / name).parent.mkdir(parents=True, exist_ok=True)
+            (origin / name).write_bytes((REPOSITORY / name).read_bytes())
+    git = ["git", "-c", "user.name=guide", "-c", "user.email=guide@localhost", "-C", str(origin)]
+    for step in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "the tree"]):
+        subprocess.run([*git, *step], check=True)
+    return {
+        "CARGO_NET_GIT_FETCH_WITH_CLI": "true",
+        "CARGO_TARGET_DIR": str(REPOSITORY / "target/sdks/rust-guide"),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{origin.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/codeq/codeq",
+    }
 
 
 def blocks(text: str) -> tuple[dict[str, str], list[str], str]:
@@ -106,7 +129,7 @@ def blocks(text: str) -> tuple[dict[str, str], list[str], str]:
     shell: list[str] = []
     printed, name = "", None
     for before, kind, code in re.findall(r"(.*?)```(\w+)\n(.*?)```", text, re.DOTALL):
-        named = re.search(r"`([\w.]+)`[^\n]*:\s*$", before)
+        named = re.search(r"`([\w./]+)`[^\n]*:\s*$", before)
         name = named[1] if named else None
         if kind == "sh":
             shell.append(code)
@@ -120,13 +143,14 @@ def blocks(text: str) -> tuple[dict[str, str], list[str], str]:
 
 def follow(language: str, environment: dict[str, str], binary: Path, scratch: Path) -> float:
     files, shell, printed = blocks((REPOSITORY / f"docs/guides/{language}-worker.md").read_text())
-    for name, code in files.items():
-        (scratch / name).write_text(code)
+    # In Rust's guide the files belong to the package that its first lines make.
+    written = "".join(f"cat >{name} <<'EOF'\n{code}EOF\n" for name, code in files.items())
+    shell.insert(1 if language == "rust" else 0, written)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     place = {"PORT": port, "CODEQ_URL": f"http://127.0.0.1:{port}"}
-    # Go's guide begins with a server that is there; jobs of the shell end with it.
-    there = f"{binary} dev --memory >server.log 2>&1 &\n" if language == "go" else ""
+    # These guides begin with a server that is there; jobs of the shell end with it.
+    there = f"{binary} dev --memory >server.log 2>&1 &\n" if language in ("go", "rust") else ""
     script = "set -e\n" + there + "\n".join(shell)
     started = time.monotonic()
     printing = scratch / "printed.log"
@@ -150,7 +174,7 @@ def follow(language: str, environment: dict[str, str], binary: Path, scratch: Pa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default=str(REPOSITORY / "target/debug/codeq"))
-    parser.add_argument("languages", nargs="*", default=["python", "typescript", "go"])
+    parser.add_argument("languages", nargs="*", default=["python", "typescript", "go", "rust"])
     options = parser.parse_args()
     binary = Path(options.server).resolve()
     with tempfile.TemporaryDirectory(prefix="codeq-guides-") as scratch:
@@ -158,8 +182,13 @@ def main() -> None:
             index, place = Path(scratch) / f"{language}-index", Path(scratch) / language
             index.mkdir()
             place.mkdir()
-            make = {"python": wheels, "typescript": npm_registry, "go": lambda where, _: go_proxy(where)}[language]
-            seconds = follow(language, make(index, binary), binary, place)
+            make = {
+                "python": wheels,
+                "typescript": npm_registry,
+                "go": lambda where, _: go_proxy(where),
+                "rust": lambda where, _: cargo_source(where),
+            }
+            seconds = follow(language, make[language](index, binary), binary, place)
             print(f"{language:<11} guide followed as pasted in {seconds:.1f} s", flush=True)
 
 

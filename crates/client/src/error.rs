@@ -16,6 +16,8 @@ pub enum Error {
         code: String,
         /// For people; stable.
         message: String,
+        /// What the server's log has about it, over HTTP.
+        request_id: Option<String>,
     },
     /// The token is not accepted. Retrying with the same one does not help.
     #[error("unauthorized: {message}")]
@@ -53,6 +55,10 @@ impl Error {
             Error::Refused { code, .. } => code,
             _ => "",
         }
+    }
+
+    pub(crate) fn refused(status: u16, code: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::Refused { status, code: code.into(), message: message.into(), request_id: None }
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Error {

@@ -1,9 +1,11 @@
 //! One HTTP request and its answer.
 
+use crate::backoff::Backoff;
 use crate::{Connection, Error, Token, refusal};
 use codeq_api::error::ErrorBody;
 use reqwest::{Client, Method, Response, header};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The HTTP API of one server.
 #[derive(Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Http {
 pub(crate) struct Answer {
     pub status: u16,
     pub replayed: bool,
+    /// The unique key was taken.
+    pub deduplicated: bool,
     pub text: String,
 }
 
@@ -52,12 +56,17 @@ impl Http {
         self.call(Method::POST, path, Some(body), wait).await
     }
 
-    pub async fn put(&self, path: &str, body: String) -> Result<Answer, Error> {
-        self.call(Method::PUT, path, Some(body), Duration::ZERO).await
-    }
-
-    pub async fn delete(&self, path: &str) -> Result<Answer, Error> {
-        self.call(Method::DELETE, path, None, Duration::ZERO).await
+    /// The bytes of an answer that is no text.
+    pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, Error> {
+        let token = self.token.get().await?;
+        let request = self.client.get(format!("{}/v1/codeq{path}", self.base));
+        let response = request.bearer_auth(token).timeout(self.timeout).send().await;
+        let response = response.map_err(|error| unsent(&error))?;
+        if !response.status().is_success() {
+            return Err(read(response).await.err().unwrap_or_else(|| Error::unavailable("no answer")));
+        }
+        let bytes = response.bytes().await.map_err(|error| Error::broken(&error))?;
+        Ok(bytes.to_vec())
     }
 
     /// Opens a stream of events, which has no end.
@@ -81,6 +90,28 @@ impl Http {
         match response.status().is_success() {
             true => Ok(response),
             false => Err(read(response).await.err().unwrap_or_else(|| Error::unavailable("no answer"))),
+        }
+    }
+
+    /// Sends the request until there is an answer, at most until `deadline`.
+    pub async fn repeat(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        deadline: Instant,
+    ) -> Result<Answer, Error> {
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.call(method.clone(), path, body.clone(), Duration::ZERO).await {
+                Err(error) if error.is_retryable() => error,
+                other => return other,
+            };
+            let pause = backoff.next(error.retry_after());
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -137,21 +168,24 @@ fn unsent(error: &reqwest::Error) -> Error {
 async fn read(response: Response) -> Result<Answer, Error> {
     let status = response.status().as_u16();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let replayed = header("idempotent-replayed").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let is_true = |name: &str| header(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let (replayed, deduplicated) = (is_true("idempotent-replayed"), is_true("codeq-deduplicated"));
+    let request_id = header("x-request-id").map(ToOwned::to_owned);
     let retry_after = header(header::RETRY_AFTER.as_str()).and_then(|value| value.parse().ok());
     let text = response.text().await.map_err(|error| Error::broken(&error))?;
     match status {
-        200..300 => Ok(Answer { status, replayed, text }),
-        _ => Err(refused(status, &text, retry_after.map(Duration::from_secs))),
+        200..300 => Ok(Answer { status, replayed, deduplicated, text }),
+        _ => Err(refused(status, &text, retry_after.map(Duration::from_secs), request_id)),
     }
 }
 
-fn refused(status: u16, text: &str, asked: Option<Duration>) -> Error {
+fn refused(status: u16, text: &str, asked: Option<Duration>, request_id: Option<String>) -> Error {
     // A proxy in between answers with something else.
     let body: ErrorBody<'_> = serde_json::from_str(text).unwrap_or_default();
     let message = if body.error.is_empty() { format!("status {status}") } else { body.error.into_owned() };
     match refusal::classify(status, &body.code, &message) {
         Error::Unavailable { message, .. } => Error::Unavailable { message, retry_after: asked },
+        Error::Refused { status, code, message, .. } => Error::Refused { status, code, message, request_id },
         other => other,
     }
 }
@@ -171,6 +205,5 @@ pub(crate) fn segment(id: &str) -> Result<&str, Error> {
     if !id.is_empty() && id.bytes().all(is_plain) {
         return Ok(id);
     }
-    let message = "not the id of a task".to_owned();
-    Err(Error::Refused { status: 404, code: "task_not_found".into(), message })
+    Err(Error::refused(404, "task_not_found", "not the id of a task"))
 }

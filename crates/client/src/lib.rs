@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/sdk.md")]
 
 mod backoff;
+mod batch;
 mod connection;
 mod error;
 mod events;
@@ -10,12 +11,16 @@ mod pipe;
 mod producer;
 mod refusal;
 mod schedule;
+mod signals;
 mod stream;
 mod task;
+pub mod testing;
 mod time;
 mod token;
+mod unique;
 mod worker;
 
+pub use batch::{Batch, BatchCounts, NewBatch};
 pub use connection::Connection;
 pub use error::Error;
 pub use events::{Event, Events, Happening};
@@ -23,4 +28,5 @@ pub use producer::Producer;
 pub use schedule::{NewSchedule, Operation, Schedule};
 pub use task::{Created, Finished, NewTask, Task};
 pub use token::Token;
-pub use worker::{IntoOutcome, Job, Outcome, Worker};
+pub use unique::Unique;
+pub use worker::{Hold, IntoOutcome, Job, Outcome, Stop, Worker};

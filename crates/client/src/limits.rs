@@ -21,6 +21,11 @@ pub const UNANSWERED: usize = 5000;
 /// Messages between us and the transport of a stream.
 pub const OUTBOUND: usize = 16;
 
+/// Batches of results that are under way at once over HTTP.
+pub const RESULT_BATCHES: usize = 4;
+/// Artifacts of one result.
+pub const ARTIFACTS: usize = 16;
+
 /// Jobs of one worker at a time.
 pub const CONCURRENCY: usize = 5000;
 /// The shortest and the longest lease.
@@ -30,6 +35,8 @@ pub const CLAIM_WAIT: Duration = Duration::from_secs(20);
 /// How long a read of a result waits in one request.
 pub const RESULT_WAIT: Duration = Duration::from_secs(30);
 
+/// What handlers have to end by themselves when a worker shuts down.
+pub const GRACE: Duration = Duration::from_secs(25);
 /// What a handler has to return after its token was cancelled by a shutdown.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// What the last reports of a shutdown have to get through.

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tonic::Streaming;
@@ -54,13 +55,20 @@ struct Asked<P: Protocol> {
 /// The callers' end.
 pub(crate) struct Pipe<P: Protocol> {
     protocol: Arc<P>,
+    /// Where the stream runs; that of the first caller if none is given.
+    runtime: Option<Handle>,
     /// None until the first item, and closed when the runtime that ran the task is gone.
     items: Mutex<Option<mpsc::Sender<Asked<P>>>>,
 }
 
 impl<P: Protocol> Pipe<P> {
     pub fn new(protocol: P) -> Pipe<P> {
-        Pipe { protocol: Arc::new(protocol), items: Mutex::new(None) }
+        Pipe { protocol: Arc::new(protocol), runtime: None, items: Mutex::new(None) }
+    }
+
+    /// One whose stream runs on a runtime of its own.
+    pub fn on(runtime: Handle, protocol: P) -> Pipe<P> {
+        Pipe { runtime: Some(runtime), ..Pipe::new(protocol) }
     }
 
     /// Hands the item over and waits for its answer.
@@ -87,7 +95,7 @@ impl<P: Protocol> Pipe<P> {
     async fn hand_over(&self, item: P::Item) -> Result<oneshot::Receiver<Result<P::Answer, Error>>, Error> {
         if P::bytes(&item) > limits::ITEM_BYTES {
             let message = format!("more than {} bytes do not fit a stream", limits::ITEM_BYTES);
-            return Err(Error::Refused { status: 413, code: "payload_too_large".into(), message });
+            return Err(Error::refused(413, "payload_too_large", message));
         }
         let (answer, receiver) = oneshot::channel();
         let sent = self.items().send(Asked { item, answer }).await;
@@ -101,7 +109,11 @@ impl<P: Protocol> Pipe<P> {
             Some(open) if !open.is_closed() => open.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(limits::QUEUED);
-                tokio::spawn(run(self.protocol.clone(), receiver));
+                let running = run(self.protocol.clone(), receiver);
+                match &self.runtime {
+                    Some(runtime) => runtime.spawn(running),
+                    None => tokio::spawn(running),
+                };
                 items.insert(sender).clone()
             }
         }

@@ -52,18 +52,14 @@ pub(crate) fn classify(status: u16, code: &str, text: &str) -> Error {
     match status {
         401 => Error::Unauthorized { message: text.to_owned() },
         429 | 500.. => Error::unavailable(text),
-        _ => Error::Refused { status, code: code.to_owned(), message: text.to_owned() },
+        _ => Error::refused(status, code, text),
     }
 }
 
 /// How a stream, or the attempt to open one, ended.
 pub(crate) fn from_status(status: &tonic::Status) -> Error {
     use tonic::Code;
-    let refused = |status_code: u16, code: &str| Error::Refused {
-        status: status_code,
-        code: code.to_owned(),
-        message: status.message().to_owned(),
-    };
+    let refused = |status_code: u16, code: &str| Error::refused(status_code, code, status.message());
     match status.code() {
         Code::Unauthenticated => Error::Unauthorized { message: status.message().to_owned() },
         Code::PermissionDenied => refused(403, "invalid_tenant"),

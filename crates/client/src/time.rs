@@ -24,6 +24,11 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
+/// An instant of the server; none for anything that is none.
+pub(crate) fn instant(text: &str) -> Option<SystemTime> {
+    text.parse::<prost_types::Timestamp>().ok()?.try_into().ok()
+}
+
 /// Whole seconds, rounded up: a delay is never shorter than asked for.
 pub(crate) fn whole_seconds(duration: Duration) -> i64 {
     let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
@@ -46,6 +51,14 @@ mod tests {
             assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
         assert!(rfc3339(UNIX_EPOCH + Duration::from_nanos(5)).ends_with("00.000000005Z"));
+    }
+
+    #[test]
+    fn instants_are_read_as_they_are_written() {
+        let at = UNIX_EPOCH + Duration::new(1_772_366_400, 5);
+        assert_eq!(instant(&rfc3339(at)), Some(at));
+        assert_eq!(instant("2026-03-01T12:00:00.000000005Z"), Some(at));
+        assert_eq!(instant("soon"), None);
     }
 
     #[test]

@@ -22,16 +22,32 @@ type order struct {
 	Grace       *float64
 	Many        bool
 	Tasks       []create
+	Cancel      *struct {
+		IDs    []string
+		Grace  float64
+		Reason string
+	}
+	Schedule *struct {
+		Name, Cron string
+		Payload    json.RawMessage
+	}
+	Batch *struct {
+		Members []json.RawMessage
+		Then    json.RawMessage
+	}
 }
 
 type create struct {
 	Command     string
 	Payload     json.RawMessage
 	MaxAttempts int
+	Lane        string
+	Unique      string
 }
 
 type deed struct {
 	Do      string
+	Value   json.RawMessage
 	Until   int
 	Text    string
 	Seconds float64
@@ -76,43 +92,106 @@ func work(client *codeq.Client, given order) {
 		}
 		note("start")
 		defer note("end")
-		err := act(ctx, job)
+		result, err := act(ctx, job)
 		if ctx.Err() != nil {
 			note("stopped")
 		}
-		return job.Payload, err
+		return result, err
 	})
 	if err := worker.RunUntilSignal(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func act(ctx context.Context, job *codeq.Job[json.RawMessage]) error {
+func act(ctx context.Context, job *codeq.Job[json.RawMessage]) (json.RawMessage, error) {
 	var what deed
 	if err := json.Unmarshal(job.Payload, &what); err != nil {
-		return err
+		return nil, err
 	}
-	switch {
-	case what.Do == "flaky" && job.Number < what.Until:
-		return errors.New("not yet")
-	case what.Do == "raise":
-		return errors.New(what.Text)
-	case what.Do == "fail":
-		return codeq.Fail(what.Text)
-	case what.Do == "block":
-		time.Sleep(seconds(what.Seconds))
-	case what.Do == "sleep":
+	wait := func() error {
 		select {
 		case <-time.After(seconds(what.Seconds)):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
+		return ctx.Err()
 	}
-	return nil
+	switch {
+	case what.Do == "flaky" && job.Number < what.Until:
+		return nil, errors.New("not yet")
+	case what.Do == "raise":
+		return nil, errors.New(what.Text)
+	case what.Do == "fail":
+		return nil, codeq.Fail(what.Text)
+	case what.Do == "block":
+		time.Sleep(seconds(what.Seconds))
+	case what.Do == "sleep":
+		return job.Payload, wait()
+	case what.Do == "heed":
+		_ = wait()
+		var asked *codeq.CancelRequest
+		heeded := errors.As(context.Cause(ctx), &asked) && !asked.Deadline.IsZero()
+		return json.RawMessage(fmt.Sprintf(`{"heeded":%t}`, heeded)), nil
+	case what.Do == "resume" && job.Saved == nil:
+		if err := job.Checkpoint(what.Value); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("the next attempt goes on")
+	case what.Do == "resume":
+		return json.RawMessage(fmt.Sprintf(`{"from":%s}`, job.Saved)), nil
+	case what.Do == "report":
+		if err := job.Progress(what.Value); err != nil {
+			return nil, err
+		}
+		return nil, wait()
+	}
+	return job.Payload, nil
 }
 
 func produce(client *codeq.Client, given order) {
 	ctx := context.Background()
+	switch {
+	case given.Cancel != nil:
+		for _, id := range given.Cancel.IDs {
+			if _, err := client.Cancel(ctx, id, seconds(given.Cancel.Grace), given.Cancel.Reason); err != nil {
+				log.Fatal(err)
+			}
+		}
+	case given.Schedule != nil:
+		plan := codeq.Schedule{
+			Cron: given.Schedule.Cron,
+			Task: codeq.NewTask{Command: "exam", Payload: given.Schedule.Payload},
+		}
+		if _, err := client.PutSchedule(ctx, given.Schedule.Name, plan); err != nil {
+			log.Fatal(err)
+		}
+	case given.Batch != nil:
+		tell(batch(ctx, client, given))
+	default:
+		tell(createAll(ctx, client, given))
+	}
+}
+
+func batch(ctx context.Context, client *codeq.Client, given order) []codeq.Created {
+	opened, err := client.CreateBatch(ctx, codeq.NewBatch{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var members []codeq.NewTask
+	for _, payload := range given.Batch.Members {
+		members = append(members, codeq.NewTask{Command: "exam", Payload: payload, BatchID: opened.ID})
+	}
+	made, err := client.CreateMany(ctx, members)
+	if err != nil {
+		log.Fatal(err)
+	}
+	last, err := client.Create(ctx, "exam", given.Batch.Then, codeq.After(opened.ID))
+	if err := errors.Join(err, client.CloseBatch(ctx, opened.ID)); err != nil {
+		log.Fatal(err)
+	}
+	return append(made, codeq.Created{Task: last})
+}
+
+func createAll(ctx context.Context, client *codeq.Client, given order) []codeq.Created {
 	var made []codeq.Created
 	var tasks []codeq.NewTask
 	for _, one := range given.Tasks {
@@ -123,7 +202,11 @@ func produce(client *codeq.Client, given order) {
 			tasks = append(tasks, codeq.NewTask{Command: one.Command, Payload: one.Payload})
 			continue
 		}
-		task, err := client.Create(ctx, one.Command, one.Payload, codeq.MaxAttempts(one.MaxAttempts))
+		options := []codeq.CreateOption{codeq.MaxAttempts(one.MaxAttempts), codeq.Lane(one.Lane)}
+		if one.Unique != "" {
+			options = append(options, codeq.OnlyOne(codeq.Unique{Key: one.Unique}))
+		}
+		task, err := client.Create(ctx, one.Command, one.Payload, options...)
 		made = append(made, codeq.Created{Task: task, Err: err})
 	}
 	if given.Many {
@@ -132,6 +215,10 @@ func produce(client *codeq.Client, given order) {
 			log.Fatal(err)
 		}
 	}
+	return made
+}
+
+func tell(made []codeq.Created) {
 	for _, one := range made {
 		var refused *codeq.Refused
 		switch {

@@ -16,8 +16,8 @@ import (
 // reportKey names an ack: one report of a kind per task is under way.
 type reportKey struct{ kind, taskID string }
 
-// Link is a worker's way to the server over a stream. Artifacts, progress and checkpoints need HTTP: give the worker's
-// client as well, see [WithHTTP].
+// Link is a worker's way to the server over a stream. Artifacts need HTTP: give the worker's client as well, see
+// [Link.WithHTTP].
 type Link struct {
 	session[workerpb.WorkerEvent, workerpb.ServerEvent]
 	acks  waits[reportKey]
@@ -25,6 +25,9 @@ type Link struct {
 	// gone tells a claim that its Ready went with a stream.
 	gone chan error
 	http codeq.Link
+	// onCancel hears of requests to stop; set before the first claim.
+	onCancel func(taskID string, attempt int, asked codeq.CancelRequest)
+	info     codeq.WorkerInfo
 
 	lock     sync.Mutex
 	results  []*workerpb.Result
@@ -43,12 +46,31 @@ func NewLink(address string, token Token, name string) *Link {
 		},
 		hello: func(token string) *workerpb.WorkerEvent {
 			return &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Hello{
-				Hello: &workerpb.Hello{Token: token, WorkerId: name}}}
+				Hello: &workerpb.Hello{Token: token, WorkerId: name, Info: l.about(), AcceptsCancel: true}}}
 		},
 		heard:  l.heard,
 		broken: l.broke,
 	}
 	return l
+}
+
+// OnCancel makes the link tell at once when a task is to stop, and not with its next heartbeat.
+func (l *Link) OnCancel(hear func(taskID string, attempt int, asked codeq.CancelRequest)) {
+	l.onCancel = hear
+}
+
+func (l *Link) about() *workerpb.WorkerInfo {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return &workerpb.WorkerInfo{Host: l.info.Host, Pid: int32(l.info.PID), Sdk: l.info.SDK, Version: l.info.Version,
+		Slots: int32(l.info.Slots)}
+}
+
+func (l *Link) cancelled(cancel *workerpb.Cancel) {
+	if cancel != nil && l.onCancel != nil {
+		asked := codeq.CancelRequest{Reason: cancel.Reason, Deadline: cancel.Deadline.AsTime()}
+		l.onCancel(cancel.TaskId, int(cancel.Attempt), asked)
+	}
 }
 
 // Close ends the stream.
@@ -72,7 +94,10 @@ func (l *Link) heard(event *workerpb.ServerEvent) {
 		l.acks.answer(reportKey{"abandon", said.AbandonAck.TaskId}, ackError(said.AbandonAck.Ok, said.AbandonAck.ErrorMessage))
 	case *workerpb.ServerEvent_HeartbeatAck:
 		ack := said.HeartbeatAck
+		l.cancelled(ack.Cancel)
 		l.acks.answer(reportKey{"heartbeat", ack.TaskId}, ackError(ack.Ok, ack.ErrorMessage))
+	case *workerpb.ServerEvent_Cancel:
+		l.cancelled(said.Cancel)
 	case *workerpb.ServerEvent_Error:
 		// A Ready that is refused is consumed: the claim must not wait for it.
 		l.unready(&codeq.Refused{Status: 403, Code: codeq.Code(said.Error.Code), Text: said.Error.Message})
@@ -108,10 +133,17 @@ func (l *Link) unready(err error) {
 // given back at no cost.
 func (l *Link) Claim(ctx context.Context, asked codeq.Claim) ([]codeq.Task, error) {
 	l.lock.Lock()
-	l.isReady = true
+	l.isReady, l.info = true, asked.Worker
 	l.lock.Unlock()
 	ready := &workerpb.Ready{
 		Commands: asked.Commands, LeaseSeconds: whole(asked.Lease), Count: int32(min(asked.Count, batchItems)),
+		Order: "fair",
+	}
+	for command, weight := range asked.Weights {
+		if ready.Weights == nil {
+			ready.Weights = map[string]int32{}
+		}
+		ready.Weights[command] = int32(weight)
 	}
 	if err := l.send(ctx, &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Ready{Ready: ready}}); err != nil {
 		l.lock.Lock()
@@ -155,6 +187,7 @@ func given(tasks []*workerpb.Task) []codeq.Task {
 			MaxAttempts: int(task.MaxAttempts), WorkerID: task.WorkerId,
 			TraceParent: task.TraceParent, TraceState: task.TraceState,
 			CreatedAt: task.CreatedAt.AsTime(), UpdatedAt: task.UpdatedAt.AsTime(),
+			Lane: task.Lane, Checkpoint: task.Checkpoint, Progress: task.Progress, Tags: task.Tags, BatchID: task.BatchId,
 		}
 	}
 	return claimed
@@ -162,10 +195,10 @@ func given(tasks []*workerpb.Task) []codeq.Task {
 
 // Heartbeat extends a lease.
 func (l *Link) Heartbeat(ctx context.Context, beat codeq.Heartbeat) (codeq.Kept, error) {
-	if l.http != nil && (beat.Progress != nil || beat.Checkpoint != nil) {
-		return l.http.Heartbeat(ctx, beat)
+	message := &workerpb.Heartbeat{
+		TaskId: beat.TaskID, ExtendSeconds: whole(beat.Lease), Attempt: int32(beat.Attempt),
+		Progress: beat.Progress, Checkpoint: beat.Checkpoint,
 	}
-	message := &workerpb.Heartbeat{TaskId: beat.TaskID, ExtendSeconds: whole(beat.Lease), Attempt: int32(beat.Attempt)}
 	event := &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Heartbeat{Heartbeat: message}}
 	return codeq.Kept{}, l.ask(ctx, reportKey{"heartbeat", beat.TaskID}, event)
 }
@@ -178,7 +211,8 @@ func (l *Link) Report(ctx context.Context, report codeq.Report) error {
 		message := &workerpb.Abandon{TaskId: id, Attempt: attempt, Refund: true}
 		return l.ask(ctx, reportKey{"abandon", id}, &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Abandon{Abandon: message}})
 	case codeq.Nack:
-		message := &workerpb.Nack{TaskId: id, Attempt: attempt, DelaySeconds: whole(report.Delay), Reason: report.Text}
+		message := &workerpb.Nack{TaskId: id, Attempt: attempt, DelaySeconds: whole(report.Delay), Reason: report.Text,
+			Hold: report.Hold}
 		return l.ask(ctx, reportKey{"nack", id}, &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Nack{Nack: message}})
 	}
 	if len(report.Artifacts) > 0 {
@@ -258,7 +292,7 @@ func (l *Link) await(ctx context.Context, key reportKey, answered chan error) er
 // ackTime is how long an ack may take before the report is sent again.
 const ackTime = 30 * time.Second
 
-// WithHTTP sends what a stream does not carry (artifacts, progress, checkpoints) over HTTP.
+// WithHTTP sends what a stream does not carry, results with artifacts, over HTTP.
 func (l *Link) WithHTTP(client *codeq.Client, name string) *Link {
 	l.http = client.Link(name)
 	return l

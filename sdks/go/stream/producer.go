@@ -136,9 +136,29 @@ func message(task codeq.NewTask) *producerpb.CreateTask {
 		Command: task.Command, Payload: task.Payload, Priority: int32(task.Priority), Webhook: task.Webhook,
 		MaxAttempts: int32(task.MaxAttempts), IdempotencyKey: task.IdempotencyKey,
 		DelaySeconds: int32(task.DelaySeconds), Headers: task.Headers,
+		Lane: task.Lane, Unique: unique(task.Unique), ExpireSeconds: task.ExpireSeconds, After: task.After,
+		OnDependencyFailure: task.OnDependencyFailure, BatchId: task.BatchID, Tags: task.Tags,
+		MaxRunSeconds: int32(task.MaxRunSeconds),
+	}
+	if task.ExpiresAt != nil {
+		made.ExpiresAt = timestamppb.New(*task.ExpiresAt)
 	}
 	if task.RunAt != nil {
 		made.RunAt = timestamppb.New(*task.RunAt)
+	}
+	return made
+}
+
+func unique(asked *codeq.Unique) *producerpb.Unique {
+	if asked == nil {
+		return nil
+	}
+	made := &producerpb.Unique{Key: asked.Key, OnConflict: asked.OnConflict, MaxWaitSeconds: asked.MaxWaitSeconds}
+	switch until := asked.Until.(type) {
+	case string:
+		made.Until = until
+	case int:
+		made.UntilSeconds = int64(until)
 	}
 	return made
 }

@@ -102,3 +102,49 @@ func TestATokenThatIsRefusedEndsTheWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestACancelArrivesAtOnceAndCheckpointsGoOverTheStream(t *testing.T) {
+	server, workerAddress, producerAddress := start(t)
+	client, token := codeq.NewClient(server.URL, codeq.Token(server.Token)), stream.Static(server.Token)
+	// A heartbeat would come after twenty minutes.
+	worker := codeq.NewWorker(client, codeq.Over(stream.NewLink(workerAddress, token, "streaming")), codeq.Lease(time.Hour),
+		codeq.Weights(map[string]int{"heeding": 3}))
+	started := make(chan struct{}, 1)
+	codeq.Handle(worker, "heeding", func(ctx context.Context, job *codeq.Job[int]) (string, error) {
+		if err := errors.Join(job.Progress(0.5), job.Checkpoint(map[string]int{"at": 7})); err != nil {
+			return "", err
+		}
+		started <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx).Error() + ", lane " + job.Lane, nil
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	producer := stream.NewProducer(producerAddress, token)
+	defer producer.Close()
+	made, err := codeq.New("heeding", 1, codeq.Lane("customer-1"), codeq.OnlyOne(codeq.Unique{Key: "k", Until: 60}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := producer.Create(ctx, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	running, err := client.Get(ctx, id)
+	if err != nil || string(running.Checkpoint) != `{"at":7}` || string(running.Progress) != "0.5" {
+		t.Fatal(err, string(running.Checkpoint), string(running.Progress))
+	}
+	if _, err := client.Cancel(ctx, id, 30*time.Second, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := codeq.Result[string](ctx, running)
+	if err != nil || text != "the task was asked to stop: enough, lane customer-1" {
+		t.Fatal(text, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -23,6 +23,7 @@ from codeq import (
     SyncContext,
     Task,
     TaskFailed,
+    Unique,
     Worker,
 )
 from codeq.errors import InvalidCommand, PayloadTooLarge
@@ -40,6 +41,14 @@ async def working(app: App, **settings: Any) -> AsyncIterator[Worker]:
         worker.stop()
         await running
         await app.close()
+
+
+async def until_delayed(task: Task) -> None:
+    for _ in range(1000):
+        if (await task.refresh()).raw.get("lastKnownLocation") == "DELAYED_ZSET":
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"task {task.id} is not delayed")
 
 
 async def test_task_from_start_to_end(codeq_server: DevServer) -> None:
@@ -131,6 +140,75 @@ async def test_lost_lease_cancels_the_handler_and_drops_its_result(codeq_server:
         await task.cancel()
         await asyncio.wait_for(cancelled.wait(), 10)
         assert (await task.wait(10)).failure_reason == "CANCELLED"
+
+
+async def test_requested_cancel_reaches_the_handler_and_what_it_says_then_counts(codeq_server: DevServer) -> None:
+    app = App(codeq_server.url, codeq_server.token)
+    both = threading.Barrier(3)
+
+    @app.task("py-heed")
+    async def heed(_: object, ctx: Context) -> object:
+        await asyncio.to_thread(both.wait, 20)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await ctx.checkpoint({"at": 7})
+            return {"why": ctx.stop_reason, "has_deadline": ctx.cancel_deadline is not None}
+        return None
+
+    @app.task("py-heed-sync")
+    def heed_sync(_: object, ctx: SyncContext) -> object:
+        both.wait(20)
+        return {"cancelled": ctx.wait_cancelled(60)}
+
+    async with working(app, lease=3):
+        tasks = [await heed.enqueue(1), await heed_sync.enqueue(1)]
+        await asyncio.to_thread(both.wait, 20)
+        for task in tasks:
+            await task.cancel(grace=30, reason="enough")
+        assert await tasks[0].result(30) == {"why": "cancelled", "has_deadline": True}
+        assert await tasks[1].result(30) == {"cancelled": True}
+
+
+async def test_next_attempt_finds_what_the_last_one_saved(codeq_clock_server: DevServer) -> None:
+    app = App(codeq_clock_server.url, codeq_clock_server.token)
+
+    @app.task("py-resume", lane="customer-1")
+    async def resume(_: object, ctx: Context) -> object:
+        await ctx.progress({"attempt": ctx.attempt})
+        if ctx.saved is None:
+            await ctx.checkpoint({"at": 2**60 + 1})
+            raise Retry("once more", delay=3600)
+        return {"from": ctx.saved["at"], "lane": ctx.lane}
+
+    async with working(app):
+        task = await resume.enqueue(1)
+        await until_delayed(task)
+        codeq_clock_server.advance(3600)
+        assert await task.result(30) == {"from": 2**60 + 1, "lane": "customer-1"}
+
+
+async def test_schedule_fires_when_the_clock_is_moved(codeq_clock_server: DevServer) -> None:
+    async with Client(codeq_clock_server.url, codeq_clock_server.token) as client:
+        made = await client.put_schedule("hourly", "py-tick", {"n": 1}, every=3600, overlap="allow")
+        assert made["everySeconds"] == 3600
+        assert [plan["name"] async for plan in client.schedules()] == ["hourly"]
+        codeq_clock_server.advance(3600)
+        first = (await client.get_schedule("hourly"))["lastTaskId"]
+        assert (await client.get(first)).payload == {"n": 1}
+        assert (await client.trigger_schedule("hourly")).id != first
+        await client.pause_schedule("hourly", "for now")
+        codeq_clock_server.advance(7200)
+        assert (await client.get_schedule("hourly"))["lastTaskId"] == first
+        await client.delete_schedule("hourly")
+
+
+async def test_unique_creates_are_answered_with_the_holder(codeq_server: DevServer) -> None:
+    async with Client(codeq_server.url, codeq_server.token) as client:
+        first = await client.create("py-unique", 1, unique=Unique("page-7"), tags=["a"], expires_in=600)
+        second = await client.create("py-unique", 2, unique=Unique("page-7", on_conflict="replace"))
+        assert (second.id, first.replayed, second.replayed) == (first.id, False, True)
+        assert (await client.get(first.id)).payload == 2
 
 
 async def test_stop_gives_back_what_does_not_end_in_time(codeq_server: DevServer) -> None:

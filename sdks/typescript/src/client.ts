@@ -229,7 +229,10 @@ export class Client {
     return (await this.call(`/schedules/${segment(name)}/backfill`, { body, isSafe: false })).body;
   }
 
-  /** Opens a batch; creates join it with `batch`. `then` are tasks that `newTask` made. */
+  /**
+   * Opens a batch; creates join it with `batch`. `then` are tasks that `newTask` made; with them the call is not repeated
+   * once it may have been done.
+   */
   async createBatch(
     options: { name?: string; closeAfter?: Duration; then?: RawJson[]; onFailure?: "run" | "skip" } = {},
   ): Promise<Batch> {
@@ -238,7 +241,11 @@ export class Client {
     const fields = JSON.stringify({ name, closeAfterSeconds, onFailure });
     const tasks = then.length ? `"then":[${then.map((one) => one.text).join(",")}]` : "";
     const body = `{${[fields.slice(1, -1), tasks].filter(Boolean).join(",")}}`;
-    return new Batch(this, (await this.call("/batches", { body })).body);
+    return new Batch(this, (await this.call("/batches", { body, isSafe: !then.length })).body);
+  }
+
+  async getBatch(id: string): Promise<Batch> {
+    return new Batch(this, (await this.call(`/batches/${segment(id)}`, { method: "GET" })).body);
   }
 
   async *#pages(path: string): AsyncGenerator<Fields> {
@@ -280,8 +287,8 @@ export class Batch {
     await this.#client.call(`/batches/${segment(this.id)}/close`, { body: "{}" });
   }
 
-  async refresh(): Promise<Batch> {
-    return new Batch(this.#client, (await this.#client.call(`/batches/${segment(this.id)}`, { method: "GET" })).body);
+  refresh(): Promise<Batch> {
+    return this.#client.getBatch(this.id);
   }
 
   /** Cancels all members that live. */

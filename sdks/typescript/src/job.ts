@@ -43,6 +43,7 @@ export class Job<P = unknown> {
   /** For the worker: when the lease ends, in milliseconds of its clock. */
   leaseUntil: number;
   readonly #stop = new AbortController();
+  readonly #gone = new AbortController();
   readonly #say: Say;
   readonly #lost: Array<() => void> = [];
 
@@ -62,6 +63,11 @@ export class Job<P = unknown> {
 
   get key(): string {
     return `${this.id}:${this.attempt}`;
+  }
+
+  /** For the worker: aborts when the lease is lost, and not before: what is said after a cancel counts. */
+  get lost(): AbortSignal {
+    return this.#gone.signal;
   }
 
   get isLost(): boolean {
@@ -102,6 +108,7 @@ export class Job<P = unknown> {
   lose(why: string): void {
     this.#isLost = true;
     this.stop(new Stopped("lease lost", why));
+    this.#gone.abort(new Stopped("lease lost", why));
     for (const tell of this.#lost.splice(0)) tell();
   }
 

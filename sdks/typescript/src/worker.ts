@@ -246,7 +246,7 @@ export class Worker {
     const body = JSON.stringify({ extendSeconds, attempt: job.attempt, ...said });
     const path = `/v1/codeq/tasks/${encodeURIComponent(job.id)}/heartbeat`;
     try {
-      const answer = await this.#client.transport.call(path, { body, headers: this.#headers, signal: job.signal });
+      const answer = await this.#client.transport.call(path, { body, headers: this.#headers, signal: job.lost });
       job.kept(sent + this.#leaseMs, answer.body?.cancel);
     } catch (error) {
       if (error instanceof Refused && GONE.has(error.code)) job.lose(error.code);

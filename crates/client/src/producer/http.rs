@@ -1,6 +1,6 @@
 //! Creates over HTTP.
 
-use crate::http::{Http, json, parse};
+use crate::http::{Answer, Http, json, parse};
 use crate::task::{Created, NewTask, Task};
 use crate::{Error, limits, refusal};
 use codeq_api::task::{CreateBatch, CreatedItem, Results};
@@ -43,7 +43,8 @@ fn raw(body: String) -> Result<Box<RawValue>, Error> {
 async fn create_one(http: &Http, task: &NewTask) -> Result<Created, Error> {
     let answer = http.post("/tasks", task.body()?, Duration::ZERO).await?;
     let task: Task = parse(&answer.text)?;
-    Ok(Created { id: task.id.into_owned(), replayed: answer.replayed })
+    let Answer { replayed, deduplicated, .. } = answer;
+    Ok(Created { id: task.id.into_owned(), replayed, deduplicated })
 }
 
 /// Sends a batch and puts the answers to where they belong.
@@ -79,7 +80,10 @@ async fn send_batch(http: &Http, bodies: &[Box<RawValue>]) -> Result<Vec<Result<
 
 fn created(item: CreatedItem<'_>) -> Result<Created, Error> {
     match item.task {
-        Some(task) => Ok(Created { id: task.id.into_owned(), replayed: item.replayed }),
+        Some(task) => {
+            let (replayed, deduplicated) = (item.replayed, item.deduplicated);
+            Ok(Created { id: task.id.into_owned(), replayed, deduplicated })
+        }
         None => {
             let (code, text) = (item.code.unwrap_or_default(), item.error.unwrap_or_default());
             Err(refusal::from_code(&code, &text))

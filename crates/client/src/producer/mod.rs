@@ -3,16 +3,20 @@
 //! A create is repeated while its outcome is unknown, always with the same idempotency key, so that it makes
 //! one task however often it is sent.
 
+mod batches;
 mod http;
 mod schedules;
 mod stream;
 
 use crate::backoff::Backoff;
-use crate::http::{Http, parse, segment};
+use crate::http::{Http, json, parse, segment};
 use crate::pipe::Pipe;
 use crate::task::{Created, Finished, NewTask, Task};
+use crate::time::whole_seconds;
 use crate::{Connection, Error, Token, limits};
 use rand::Rng;
+use reqwest::Method;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -145,6 +149,27 @@ impl Producer {
         }
     }
 
+    /// Ends a task that nobody wants any more. A running one gets `grace` to end by itself: its worker is told, and
+    /// what it reports until then counts.
+    pub async fn cancel(&self, id: &str, grace: Duration, reason: &str) -> Result<Task, Error> {
+        let body = CancelAsked { grace_seconds: whole_seconds(grace), reason };
+        let path = format!("/tasks/{}/cancel", segment(id)?);
+        parse(&self.call(Method::POST, &path, Some(json(&body)?)).await?)
+    }
+
+    /// The bytes of an artifact that the server keeps.
+    pub async fn artifact(&self, id: &str, name: &str) -> Result<Vec<u8>, Error> {
+        let path = format!("/tasks/{}/artifacts/{}", segment(id)?, encoded(name));
+        self.shared.http.as_ref().map_err(Clone::clone)?.bytes(&path).await
+    }
+
+    /// Calls until there is an answer, for what is safe to repeat.
+    async fn call(&self, method: Method, path: &str, body: Option<String>) -> Result<String, Error> {
+        let http = self.shared.http.as_ref().map_err(Clone::clone)?;
+        let deadline = Instant::now() + self.shared.give_up_after;
+        Ok(http.repeat(method, path, body, deadline).await?.text)
+    }
+
     /// Reads until there is an answer, at most until `deadline`.
     async fn read(
         &self,
@@ -156,7 +181,7 @@ impl Producer {
         let mut backoff = Backoff::default();
         loop {
             let wait = wait();
-            let seconds = crate::time::whole_seconds(wait);
+            let seconds = whole_seconds(wait);
             let path = if seconds > 0 { format!("{path}?waitSeconds={seconds}") } else { path.to_owned() };
             match http.get(&path, Duration::from_secs(seconds.unsigned_abs())).await {
                 Ok(answer) => return Ok(answer.text),
@@ -170,6 +195,26 @@ impl Producer {
             }
         }
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelAsked<'a> {
+    grace_seconds: i64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+}
+
+/// A path segment of any text.
+fn encoded(text: &str) -> String {
+    let mut segment = String::new();
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
+            true => segment.push(byte.into()),
+            false => segment.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    segment
 }
 
 /// A key of our own, 128 random bits, for a task that has none; and whether it had none.

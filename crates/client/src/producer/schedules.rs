@@ -2,40 +2,41 @@
 
 use super::Producer;
 use crate::Error;
-use crate::http::{Http, json, parse};
+use crate::http::{json, parse};
 use crate::schedule::{NewSchedule, Operation, Schedule};
 use crate::task::Task;
 use crate::time::rfc3339;
 use codeq_api::schedule::{BackfillBody, NextTicks, PauseBody, SchedulePage};
+use reqwest::Method;
 use std::time::{Duration, SystemTime};
 
 impl Producer {
-    fn schedules_http(&self) -> Result<&Http, Error> {
-        self.shared.http.as_ref().map_err(Clone::clone)
+    /// Once: what it asks for may have been done although there is no answer.
+    async fn post_once(&self, name: &str, verb: &str, body: String) -> Result<String, Error> {
+        let path = format!("{}/{verb}", path(name)?);
+        let http = self.shared.http.as_ref().map_err(Clone::clone)?;
+        Ok(http.post(&path, body, Duration::ZERO).await?.text)
     }
 
     async fn post_schedule(&self, name: &str, verb: &str, body: String) -> Result<String, Error> {
-        let path = format!("{}/{verb}", path(name)?);
-        Ok(self.schedules_http()?.post(&path, body, Duration::ZERO).await?.text)
+        self.call(Method::POST, &format!("{}/{verb}", path(name)?), Some(body)).await
     }
 
     /// Creates or replaces a schedule. Putting an equal one changes nothing.
     pub async fn put_schedule(&self, name: &str, schedule: &NewSchedule) -> Result<Schedule, Error> {
-        let answer = self.schedules_http()?.put(&path(name)?, schedule.body()?).await?;
-        parse(&answer.text)
+        parse(&self.call(Method::PUT, &path(name)?, Some(schedule.body()?)).await?)
     }
 
     pub async fn schedule(&self, name: &str) -> Result<Schedule, Error> {
-        parse(&self.schedules_http()?.get(&path(name)?, Duration::ZERO).await?.text)
+        parse(&self.call(Method::GET, &path(name)?, None).await?)
     }
 
     /// All schedules of the tenant, in the order of their names.
     pub async fn schedules(&self) -> Result<Vec<Schedule>, Error> {
-        let http = self.schedules_http()?;
         let mut all = Vec::new();
         let mut path = "/schedules?limit=500".to_owned();
         loop {
-            let page: SchedulePage<'static> = parse(&http.get(&path, Duration::ZERO).await?.text)?;
+            let page: SchedulePage<'static> = parse(&self.call(Method::GET, &path, None).await?)?;
             all.extend(page.items);
             let Some(next) = page.next else { return Ok(all) };
             path = format!("/schedules?limit=500&cursor={next}");
@@ -44,7 +45,7 @@ impl Producer {
 
     /// Its tasks stay.
     pub async fn delete_schedule(&self, name: &str) -> Result<(), Error> {
-        self.schedules_http()?.delete(&path(name)?).await.map(|_| ())
+        self.call(Method::DELETE, &path(name)?, None).await.map(|_| ())
     }
 
     pub async fn pause_schedule(&self, name: &str, note: Option<&str>) -> Result<Schedule, Error> {
@@ -58,13 +59,13 @@ impl Producer {
 
     /// Makes the task now, besides the plan. Not repeated: without an answer nobody knows whether it was made.
     pub async fn trigger_schedule(&self, name: &str) -> Result<Task, Error> {
-        parse(&self.post_schedule(name, "trigger", "{}".into()).await?)
+        parse(&self.post_once(name, "trigger", "{}".into()).await?)
     }
 
     /// The next ticks of the plan, RFC 3339.
     pub async fn next_ticks(&self, name: &str, count: usize) -> Result<Vec<String>, Error> {
         let path = format!("{}/next?count={count}", path(name)?);
-        let ticks: NextTicks = parse(&self.schedules_http()?.get(&path, Duration::ZERO).await?.text)?;
+        let ticks: NextTicks = parse(&self.call(Method::GET, &path, None).await?)?;
         Ok(ticks.items)
     }
 
@@ -76,7 +77,7 @@ impl Producer {
         to: SystemTime,
     ) -> Result<Operation, Error> {
         let body = json(&BackfillBody { from: Some(rfc3339(from)), to: Some(rfc3339(to)) })?;
-        parse(&self.post_schedule(name, "backfill", body).await?)
+        parse(&self.post_once(name, "backfill", body).await?)
     }
 }
 
@@ -87,10 +88,6 @@ fn path(name: &str) -> Result<String, Error> {
     let is_name = !name.is_empty() && name.bytes().all(is_plain) && name != "." && name != "..";
     match is_name {
         true => Ok(format!("/schedules/{name}")),
-        false => Err(Error::Refused {
-            status: 404,
-            code: "schedule_not_found".into(),
-            message: "not the name of a schedule".into(),
-        }),
+        false => Err(Error::refused(404, "schedule_not_found", "not the name of a schedule")),
     }
 }

@@ -119,7 +119,7 @@ impl Creates {
 
 fn created(ack: pb::CreateAck) -> Result<Created, Error> {
     match ack.ok {
-        true => Ok(Created { id: ack.task_id, replayed: ack.replayed }),
+        true => Ok(Created { id: ack.task_id, replayed: ack.replayed, deduplicated: ack.deduplicated }),
         false => Err(refusal::from_text(&ack.error_message)),
     }
 }

@@ -29,10 +29,10 @@ impl Claims {
     pub async fn run(&self, dialer: Option<&Dialer>) {
         let mut backoff = Backoff::default();
         while !self.crew.fate.stop.is_cancelled() {
-            let claimed = match (&self.crew.link, dialer) {
+            let claimed = match (&*self.crew.link, dialer) {
                 (Link::Http(http), _) => self.over_http(http, &mut backoff).await,
-                (Link::Stream(_), Some(dialer)) => self.over_stream(dialer, &mut backoff).await,
-                (Link::Stream(_), None) => Err(Error::Settings("no stream address".into())),
+                (Link::Stream(..), Some(dialer)) => self.over_stream(dialer, &mut backoff).await,
+                (Link::Stream(..), None) => Err(Error::Settings("no stream address".into())),
             };
             let Err(error) = claimed else { continue };
             if !error.is_retryable() {
@@ -87,7 +87,7 @@ impl Claims {
     /// One stream, from its handshake to its end.
     async fn over_stream(&self, dialer: &Dialer, backoff: &mut Backoff) -> Result<(), Error> {
         let opened = tokio::select! {
-            opened = dialer.open(self.concurrency + 1) => opened?,
+            opened = dialer.open(self.concurrency + 1, true) => opened?,
             () = self.crew.fate.stop.cancelled() => return Ok(()),
         };
         backoff.reset();

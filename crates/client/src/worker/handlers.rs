@@ -1,5 +1,6 @@
-//! Handlers by command: reading payloads, and holding what panics.
+//! Handlers by command: reading payloads, the layers around them, and holding what panics.
 
+use super::context::Context;
 use super::job::Job;
 use super::link::Assigned;
 use super::outcome::{IntoOutcome, Outcome};
@@ -10,16 +11,18 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
-type Handler = Box<dyn Fn(Assigned, CancellationToken) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Handler = Box<dyn Fn(Assigned, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Layer = Box<dyn Fn(Job<()>, BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// What a worker can do. Commands are compared as the server does, without regard to case.
 #[derive(Default)]
-pub(super) struct Handlers {
+pub(crate) struct Handlers {
     by_command: BTreeMap<String, Handler>,
     /// In the order in which they were added.
     commands: Vec<String>,
+    /// The first one is outermost.
+    layers: Vec<Layer>,
 }
 
 impl Handlers {
@@ -30,14 +33,14 @@ impl Handlers {
         R: Future<Output: IntoOutcome> + Send + 'static,
     {
         let handler = Arc::new(handler);
-        let run = move |task: Assigned, cancelled: CancellationToken| {
+        let run = move |task: Assigned, context: Context| {
             let handler = handler.clone();
             async move {
                 let payload = match serde_json::from_str(&task.payload) {
                     Ok(payload) => payload,
                     Err(error) => return Outcome::fail(format!("the payload cannot be read: {error}")),
                 };
-                handler(Job::new(task, payload, cancelled)).await.into_outcome()
+                handler(Job::new(task, payload, context)).await.into_outcome()
             }
             .boxed()
         };
@@ -47,20 +50,35 @@ impl Handlers {
         }
     }
 
+    pub fn add_layer<F, R>(&mut self, layer: F)
+    where
+        F: Fn(Job<()>, BoxFuture<'static, Outcome>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome> + Send + 'static,
+    {
+        self.layers.push(Box::new(move |job, next| layer(job, next).boxed()));
+    }
+
     pub fn commands(&self) -> Vec<String> {
         self.commands.clone()
     }
 
+    /// Whether there is a handler for the command.
+    pub fn knows(&self, command: &str) -> bool {
+        self.by_command.contains_key(&command.to_ascii_lowercase())
+    }
+
     /// Runs the handler of the task.
-    pub fn run(&self, task: Assigned, cancelled: CancellationToken) -> BoxFuture<'static, Outcome> {
-        match self.by_command.get(&task.command.to_ascii_lowercase()) {
-            Some(handler) => {
-                let running = AssertUnwindSafe(handler(task, cancelled)).catch_unwind();
-                running.map(|end| end.unwrap_or_else(|panic| panicked(&*panic))).boxed()
-            }
-            // Only what we asked for is sent.
-            None => std::future::ready(Outcome::refund()).boxed(),
+    pub fn run(&self, task: Assigned, context: Context) -> BoxFuture<'static, Outcome> {
+        // Only what we asked for is sent.
+        let Some(handler) = self.by_command.get(&task.command.to_ascii_lowercase()) else {
+            return std::future::ready(Outcome::refund()).boxed();
+        };
+        let mut running = handler(task.clone(), context.clone());
+        for layer in self.layers.iter().rev() {
+            running = layer(Job::new(task.clone(), (), context.clone()), running);
         }
+        let running = AssertUnwindSafe(running).catch_unwind();
+        running.map(|end| end.unwrap_or_else(|panic| panicked(&*panic))).boxed()
     }
 }
 

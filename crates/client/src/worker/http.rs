@@ -1,24 +1,33 @@
 //! Claims and reports over HTTP.
 
 use super::claim::Claims;
-use super::link::{Assigned, Report, Told, Word, told};
+use super::context::{Artifact, Kept};
+use super::link::{Assigned, CancelNotice, Report, Told, Word, told};
+use super::results::ResultBatches;
 use crate::http::{Http, json, parse, segment};
 use crate::task::Task;
+use crate::time::instant;
 use crate::{Error, limits};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use codeq_api::work::{
-    AbandonBody, ClaimBatchBody, ClaimBody, ClaimedTasks, HeartbeatBody, NackBody, SubmitBody,
+    AbandonBody, ArtifactIn, BeatBody, ClaimBatchBody, ClaimBody, ClaimedTasks, HeartbeatBody, NackBody,
+    SubmitBody,
 };
+use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(super) struct HttpLink {
     http: Http,
+    results: Arc<ResultBatches>,
 }
 
 impl HttpLink {
     pub fn new(http: Http) -> HttpLink {
-        HttpLink { http }
+        HttpLink { results: ResultBatches::new(http.clone()), http }
     }
 
     /// Up to `count` tasks that are there now; if there are none, waits a while for one, or for `stop`.
@@ -79,42 +88,85 @@ impl HttpLink {
         Ok(vec![assigned(task)])
     }
 
-    pub async fn report(&self, report: &Report) -> Result<Told, Error> {
-        let attempt = Some(i64::from(report.attempt));
-        let (verb, body) = match &report.word {
-            Word::Heartbeat { extend_seconds } => (
-                "heartbeat",
-                json(&HeartbeatBody {
-                    extend_seconds: Some(*extend_seconds),
+    pub async fn report(&self, report: Report) -> Result<Told, Error> {
+        let Report { id, attempt, word } = report;
+        let attempt = Some(i64::from(attempt));
+        match word {
+            Word::Heartbeat { extend_seconds, said } => {
+                let body = HeartbeatBody {
+                    extend_seconds: Some(extend_seconds),
                     attempt,
-                    ..Default::default()
-                })?,
-            ),
-            Word::Nack { reason, delay_seconds } => {
-                let (reason, delay_seconds) = (Some(reason.clone()), Some(*delay_seconds));
-                ("nack", json(&NackBody { delay_seconds, reason, attempt, ..Default::default() })?)
+                    progress: said.progress,
+                    checkpoint: said.checkpoint,
+                    ..HeartbeatBody::default()
+                };
+                self.post(&id, "heartbeat", json(&body)?).await
+            }
+            Word::Nack { reason, delay_seconds, hold } => {
+                let (reason, delay_seconds) = (Some(reason), Some(delay_seconds));
+                let nack = NackBody { delay_seconds, reason, attempt, ..NackBody::default() };
+                let body = HoldingNack { nack, hold: hold.map(super::outcome::Hold::word) };
+                self.post(&id, "nack", json(&body)?).await
             }
             Word::Abandon { refund } => {
-                ("abandon", json(&AbandonBody { attempt, refund: Some(*refund), ..Default::default() })?)
+                let body = AbandonBody { attempt, refund: Some(refund), ..AbandonBody::default() };
+                self.post(&id, "abandon", json(&body)?).await
             }
-            Word::Complete(result) => {
-                let status = Some("COMPLETED".to_owned());
-                (
-                    "result",
-                    json(&SubmitBody { status, result: Some(result), attempt, ..SubmitBody::default() })?,
-                )
+            Word::Complete { result, artifacts } => {
+                let (status, result) = (Some("COMPLETED".to_owned()), Some(&*result));
+                self.submit(id, SubmitBody { status, result, attempt, ..SubmitBody::default() }, artifacts)
+                    .await
             }
-            Word::Fail(text) => {
-                let (status, error) = (Some("FAILED".to_owned()), Some(text.clone()));
-                ("result", json(&SubmitBody { status, error, attempt, ..SubmitBody::default() })?)
+            Word::Fail { text, artifacts } => {
+                let (status, error) = (Some("FAILED".to_owned()), Some(text));
+                self.submit(id, SubmitBody { status, error, attempt, ..SubmitBody::default() }, artifacts)
+                    .await
             }
-        };
-        let path = format!("/tasks/{}/{verb}", segment(&report.id)?);
+        }
+    }
+
+    async fn post(&self, id: &str, verb: &str, body: String) -> Result<Told, Error> {
+        let path = format!("/tasks/{}/{verb}", segment(id)?);
         match self.http.post(&path, body, Duration::ZERO).await {
-            Ok(_) => Ok(Told::Accepted),
+            Ok(answer) => Ok(Told::Accepted(cancel(&answer.text))),
             Err(error) => told(error),
         }
     }
+
+    async fn submit(
+        &self,
+        id: String,
+        body: SubmitBody<'_>,
+        artifacts: Vec<Artifact>,
+    ) -> Result<Told, Error> {
+        let artifacts: Vec<ArtifactIn<'_>> = artifacts.into_iter().map(artifact).collect();
+        let artifacts = (!artifacts.is_empty()).then_some(artifacts);
+        self.results.send(json(&SubmitBody { task_id: Some(id), artifacts, ..body })?).await
+    }
+}
+
+/// A nack with what it keeps back.
+#[derive(Serialize)]
+struct HoldingNack {
+    #[serde(flatten)]
+    nack: NackBody,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<&'static str>,
+}
+
+/// Whether the answer to a report asks for the end of the task. One that is not understood was a yes all the same.
+fn cancel(text: &str) -> Option<CancelNotice> {
+    let cancel = serde_json::from_str::<BeatBody>(text).ok()?.cancel?;
+    Some(CancelNotice { reason: cancel.reason.unwrap_or_default(), deadline: instant(&cancel.deadline) })
+}
+
+fn artifact(one: Artifact) -> ArtifactIn<'static> {
+    let (url, content) = match one.kept {
+        Kept::Link(url) => (Some(url), None),
+        Kept::Content(content) => (None, Some(BASE64_STANDARD.encode(content).into())),
+    };
+    let content_type = (!one.content_type.is_empty()).then_some(one.content_type);
+    ArtifactIn { name: Some(one.name), url, content_base64: content, content_type }
 }
 
 fn assigned(task: Task) -> Assigned {
@@ -126,6 +178,11 @@ fn assigned(task: Task) -> Assigned {
         max_attempts: task.max_attempts,
         priority: task.priority,
         headers: task.headers.into_owned().into_iter().collect(),
+        lane: task.lane.into_owned(),
+        tags: task.tags.into_iter().map(std::borrow::Cow::into_owned).collect(),
+        trace_parent: task.trace_parent.into_owned(),
+        trace_state: task.trace_state.into_owned(),
+        checkpoint: task.checkpoint.map(|checkpoint| checkpoint.0),
         received: Instant::now(),
     }
 }

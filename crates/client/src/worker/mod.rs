@@ -4,6 +4,7 @@
 //! answer to its report, `lease` keeps it ours meanwhile, and `link` is the transport.
 
 mod claim;
+mod context;
 mod crew;
 mod fate;
 mod handlers;
@@ -13,23 +14,34 @@ mod job;
 mod lease;
 mod link;
 mod outcome;
+mod pulse;
 mod ready;
+mod results;
+mod stop;
 mod stream;
 mod turns;
 
+pub(crate) use context::{Context, Said, Teller};
+pub(crate) use handlers::Handlers;
 pub use job::Job;
-pub use outcome::{IntoOutcome, Outcome};
+pub(crate) use link::Assigned;
+pub(crate) use outcome::End;
+pub use outcome::{Hold, IntoOutcome, Outcome};
+pub use stop::Stop;
+pub(crate) use stop::StopSignal;
 
 use crate::http::Http;
 use crate::pipe::Pipe;
 use crate::time::whole_seconds;
 use crate::{Connection, Error, Token, limits};
 use claim::Claims;
-use crew::Crew;
+use crew::{Crew, Links};
 use fate::Fate;
-use handlers::Handlers;
+use futures_util::future::BoxFuture;
+use http::HttpLink;
 use identity::Identity;
 use link::Link;
+use pulse::Pulse;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +49,6 @@ use std::time::Duration;
 use stream::{Dialer, Reports};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 use turns::Turns;
 
 /// Runs handlers for tasks.
@@ -69,7 +80,7 @@ use turns::Turns;
 ///
 /// Delivery is at least once: a handler may see a task again after its lease ran out or its report was lost, so
 /// what it does should be safe to repeat. Run CPU-heavy handlers in
-/// `tokio::task::spawn_blocking`, so that they do not block others.
+/// `tokio::task::spawn_blocking`, so that they do not block others; heartbeats have a thread of their own.
 pub struct Worker {
     connection: Connection,
     handlers: Handlers,
@@ -102,7 +113,7 @@ impl Worker {
             concurrency: 8,
             batch: usize::MAX,
             lease: Duration::from_secs(60),
-            grace: Duration::from_secs(30),
+            grace: limits::GRACE,
             is_strict: false,
             weights: BTreeMap::new(),
         }
@@ -118,6 +129,26 @@ impl Worker {
         R: Future<Output: IntoOutcome> + Send + 'static,
     {
         self.handlers.add(command.as_ref(), handler);
+        self
+    }
+
+    /// Puts a layer around every handler, the first one outermost. It gets the job without its payload and the
+    /// handler, or the next layer, as a future that has not begun.
+    ///
+    /// ```
+    /// # use codeq_client::Worker;
+    /// let worker = Worker::http("http://127.0.0.1:8080", "dev-token").around(|job, next| async move {
+    ///     let outcome = next.await;
+    ///     println!("{} attempt {}: {}", job.id, job.attempt, outcome.name());
+    ///     outcome
+    /// });
+    /// ```
+    pub fn around<F, R>(mut self, layer: F) -> Worker
+    where
+        F: Fn(Job<()>, BoxFuture<'static, Outcome>) -> R + Send + Sync + 'static,
+        R: Future<Output = Outcome> + Send + 'static,
+    {
+        self.handlers.add_layer(layer);
         self
     }
 
@@ -141,7 +172,7 @@ impl Worker {
         self
     }
 
-    /// How long running jobs may continue after shutdown was requested (default: 30 s).
+    /// How long running jobs may continue after shutdown was requested (default: 25 s).
     pub fn grace(mut self, grace: Duration) -> Worker {
         self.grace = grace;
         self
@@ -196,6 +227,17 @@ impl Worker {
         crew.fate.outcome()
     }
 
+    /// Works until SIGTERM or SIGINT, as [`Worker::run_until`]; a second one ends the process at once.
+    pub async fn run_until_signal(self) -> Result<(), Error> {
+        let signal = crate::signals::first().map_err(|error| Error::Settings(format!("signals: {error}")))?;
+        self.run_until(signal).await
+    }
+
+    /// What it does, for tests without a server.
+    pub(crate) fn into_handlers(self) -> Handlers {
+        self.handlers
+    }
+
     fn claims(self) -> Result<(Claims, Option<Dialer>), Error> {
         let commands = self.handlers.commands();
         if commands.is_empty() {
@@ -204,8 +246,8 @@ impl Worker {
         let turns = Turns::new(self.is_strict, self.weights, &commands)?;
         let fate = Arc::new(Fate::default());
         let identity = Identity::new(self.worker_id, self.concurrency)?;
-        let (link, dialer) = link(&self.connection, &identity, &fate)?;
-        let crew = Crew { link, handlers: self.handlers, fate, lease: self.lease, jobs: TaskTracker::new() };
+        let (links, dialer) = links(&self.connection, &identity, &fate)?;
+        let crew = Crew::new(links, self.handlers, fate, self.lease);
         let claims = Claims {
             crew: Arc::new(crew),
             slots: Arc::new(Semaphore::new(self.concurrency)),
@@ -220,23 +262,30 @@ impl Worker {
     }
 }
 
-fn link(
+fn links(
     connection: &Connection,
     identity: &Identity,
     fate: &Arc<Fate>,
-) -> Result<(Link, Option<Dialer>), Error> {
+) -> Result<(Links, Option<Dialer>), Error> {
+    let pulse = Pulse::start().map_err(|error| Error::Settings(format!("no thread: {error}")))?;
+    let http = || Ok::<_, Error>(HttpLink::new(Http::new(connection)?.of_worker(&identity.name)?));
     let Some(address) = connection.worker_stream.clone() else {
-        let http = Http::new(connection).map_err(|error| match error {
-            Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
-            other => other,
-        })?;
-        let http = http.of_worker(&identity.name)?;
-        return Ok((Link::Http(http::HttpLink::new(http)), None));
+        let http = || {
+            http().map_err(|error| match error {
+                Error::NeedsHttp => Error::Settings("neither a base URL nor a stream address".into()),
+                other => other,
+            })
+        };
+        // Connections belong to the runtime that opened them, so the heartbeats have some of their own.
+        let (work, beats) = (Arc::new(Link::Http(http()?)), Arc::new(Link::Http(http()?)));
+        return Ok((Links { work, beats, pulse }, None));
     };
     crate::stream::endpoint(&address)?;
     let dialer = Dialer { address, identity: identity.clone(), connection: connection.clone() };
     let reports = Reports { dialer: dialer.clone(), fate: fate.clone() };
-    Ok((Link::Stream(Pipe::new(reports)), Some(dialer)))
+    let http = connection.base.is_some().then(http).transpose()?;
+    let work = Arc::new(Link::Stream(Pipe::on(pulse.runtime.clone(), reports), http));
+    Ok((Links { beats: work.clone(), work, pulse }, Some(dialer)))
 }
 
 /// Waits for the last claim and then for the jobs, and cuts them off when the grace is over.

@@ -14,8 +14,26 @@ pub struct Outcome(pub(crate) End);
 pub(crate) enum End {
     Complete(Box<RawValue>),
     Fail(String),
-    Nack { reason: String, delay_seconds: i64 },
+    Nack { reason: String, delay_seconds: i64, hold: Option<Hold> },
     Abandon { refund: bool },
+}
+
+/// What a nack keeps back besides the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Everything else of the task's lane.
+    Lane,
+    /// Everything else of the task's queue.
+    Queue,
+}
+
+impl Hold {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Hold::Lane => "lane",
+            Hold::Queue => "queue",
+        }
+    }
 }
 
 impl Outcome {
@@ -38,7 +56,7 @@ impl Outcome {
     /// The task is to be tried again, after a pause by the policy of the server; if this was its last attempt
     /// it becomes a dead letter.
     pub fn nack(reason: impl Into<String>) -> Outcome {
-        Outcome(End::Nack { reason: reason.into(), delay_seconds: 0 })
+        Outcome(End::Nack { reason: reason.into(), delay_seconds: 0, hold: None })
     }
 
     /// Sets the pause of a nack; in whole seconds, rounded up. Nothing else has one.
@@ -49,9 +67,29 @@ impl Outcome {
         self
     }
 
+    /// Keeps the lane or the queue of a nack back until its pause is over, and the attempt does not count: for a
+    /// service that asks to be left alone for a while. Needs [`Outcome::after`]; the least is a second.
+    pub fn hold(mut self, what: Hold) -> Outcome {
+        if let End::Nack { delay_seconds, hold, .. } = &mut self.0 {
+            *hold = Some(what);
+            *delay_seconds = (*delay_seconds).max(1);
+        }
+        self
+    }
+
     /// The task goes back to the end of its queue at once. The attempt counts.
     pub fn abandon() -> Outcome {
         Outcome(End::Abandon { refund: false })
+    }
+
+    /// For a line in a log: `completed`, `failed`, `retried` or `given back`.
+    pub fn name(&self) -> &'static str {
+        match self.0 {
+            End::Complete(_) => "completed",
+            End::Fail(_) => "failed",
+            End::Nack { .. } => "retried",
+            End::Abandon { .. } => "given back",
+        }
     }
 
     /// Like an abandon, but the attempt does not count.
@@ -119,9 +157,19 @@ mod tests {
     #[test]
     fn an_error_is_a_reason_to_try_again() {
         let outcome = Err::<(), _>("no luck").into_outcome().after(Duration::from_millis(1500));
-        assert!(matches!(outcome.0, End::Nack { reason, delay_seconds: 2 } if reason == "no luck"));
+        assert!(
+            matches!(outcome.0, End::Nack { reason, delay_seconds: 2, hold: None } if reason == "no luck")
+        );
         let outcome = Ok::<_, String>(Outcome::abandon()).into_outcome();
         assert!(matches!(outcome.0, End::Abandon { refund: false }));
+    }
+
+    #[test]
+    fn a_hold_has_a_pause() {
+        let outcome = Outcome::nack("busy").hold(Hold::Lane);
+        assert!(matches!(outcome.0, End::Nack { delay_seconds: 1, hold: Some(Hold::Lane), .. }));
+        let outcome = Outcome::nack("busy").hold(Hold::Queue).after(Duration::from_secs(30));
+        assert!(matches!(outcome.0, End::Nack { delay_seconds: 30, hold: Some(Hold::Queue), .. }));
     }
 
     #[test]

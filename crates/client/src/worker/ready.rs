@@ -2,11 +2,12 @@
 
 use super::claim::Claims;
 use super::link::Assigned;
-use super::stream::event;
+use super::stream::{event, notice};
 use crate::{Error, refusal};
 use codeq_api::grpc::worker as pb;
 use pb::server_event::Event as Said;
 use pb::worker_event::Event;
+use serde_json::value::RawValue;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
@@ -73,6 +74,11 @@ impl<'a> ReadyStream<'a> {
             Some(Said::Task(assignment)) => assignment.task.into_iter().collect(),
             Some(Said::TaskBatch(batch)) => batch.tasks,
             Some(Said::Error(error)) => return Err(refusal::from_text(&error.message)),
+            Some(Said::Cancel(cancel)) => {
+                let attempt = u32::try_from(cancel.attempt).unwrap_or_default();
+                self.claims.crew.request_stop(&cancel.task_id, attempt, &notice(&cancel));
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         let slots = self.held.answered(tasks.len());
@@ -107,6 +113,13 @@ fn assigned(task: pb::Task) -> Assigned {
         max_attempts: u32::try_from(task.max_attempts).unwrap_or_default(),
         priority: u8::try_from(task.priority).unwrap_or_default(),
         headers: task.headers,
+        lane: task.lane,
+        tags: task.tags,
+        trace_parent: task.trace_parent,
+        trace_state: task.trace_state,
+        checkpoint: String::from_utf8(task.checkpoint.to_vec())
+            .ok()
+            .and_then(|text| RawValue::from_string(text).ok()),
         received: Instant::now(),
     }
 }

@@ -4,15 +4,17 @@
 //! the server then ends the Readys it holds, and what it had sent before is read to the end. The other carries
 //! reports until the last job is settled.
 
+use super::context::Said as Carried;
 use super::fate::Fate;
 use super::identity::Identity;
-use super::link::{Report, Told, Word, told};
+use super::link::{CancelNotice, Report, Told, Word, told};
 use crate::pipe::{Answers, Open, Protocol};
 use crate::{Connection, Error, limits, refusal, stream};
 use codeq_api::grpc::worker as pb;
 use pb::server_event::Event as Said;
 use pb::worker_event::Event;
 use pb::worker_stream_client::WorkerStreamClient;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -28,19 +30,22 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// A stream after its handshake; `outbound` events may wait for the transport.
+    /// A stream after its handshake; `outbound` events may wait for the transport. One that accepts cancels hears
+    /// at once when a task is to end.
     pub async fn open(
         &self,
         outbound: usize,
+        accepts_cancel: bool,
     ) -> Result<(mpsc::Sender<pb::WorkerEvent>, Streaming<pb::ServerEvent>), Error> {
         let channel = stream::connect(&self.address, &self.connection).await?;
-        stream::in_time(self.connection.timeout, self.greet(channel, outbound)).await
+        stream::in_time(self.connection.timeout, self.greet(channel, outbound, accepts_cancel)).await
     }
 
     async fn greet(
         &self,
         channel: tonic::transport::Channel,
         outbound: usize,
+        accepts_cancel: bool,
     ) -> Result<(mpsc::Sender<pb::WorkerEvent>, Streaming<pb::ServerEvent>), Error> {
         let (events, receiver) = mpsc::channel(outbound);
         let token = self.connection.token.get().await?;
@@ -48,7 +53,7 @@ impl Dialer {
             token,
             worker_id: self.identity.name.clone(),
             info: Some(self.identity.message()),
-            ..pb::Hello::default()
+            accepts_cancel,
         }));
         events.try_send(hello).map_err(|_| Error::unavailable("the stream broke"))?;
         let mut client = WorkerStreamClient::new(channel).max_decoding_message_size(limits::ANSWER_BYTES);
@@ -87,7 +92,7 @@ impl Protocol for Reports {
     type Message = pb::ServerEvent;
 
     async fn open(&self) -> Result<Open<Reports>, Error> {
-        let (events, messages) = self.dialer.open(limits::OUTBOUND).await?;
+        let (events, messages) = self.dialer.open(limits::OUTBOUND, false).await?;
         Ok(Open { events, messages })
     }
 
@@ -98,7 +103,7 @@ impl Protocol for Reports {
     fn key(&self, report: &mut Report) -> (Kind, String) {
         let kind = match report.word {
             Word::Heartbeat { .. } => Kind::Heartbeat,
-            Word::Complete(_) | Word::Fail(_) => Kind::Result,
+            Word::Complete { .. } | Word::Fail { .. } => Kind::Result,
             Word::Nack { .. } => Kind::Nack,
             Word::Abandon { .. } => Kind::Abandon,
         };
@@ -107,9 +112,12 @@ impl Protocol for Reports {
 
     fn bytes(report: &Report) -> usize {
         let text = match &report.word {
-            Word::Complete(result) => result.get().len(),
-            Word::Fail(text) | Word::Nack { reason: text, .. } => text.len(),
-            Word::Heartbeat { .. } | Word::Abandon { .. } => 0,
+            Word::Complete { result, .. } => result.get().len(),
+            Word::Fail { text, .. } | Word::Nack { reason: text, .. } => text.len(),
+            Word::Heartbeat { said: Carried { progress, checkpoint }, .. } => {
+                [progress, checkpoint].into_iter().flatten().map(|value| value.get().len()).sum()
+            }
+            Word::Abandon { .. } => 0,
         };
         text + report.id.len() + 64
     }
@@ -137,7 +145,11 @@ impl Protocol for Reports {
             Some(Said::ResultAck(ack)) => vec![result(ack)],
             Some(Said::ResultAckBatch(batch)) => batch.acks.into_iter().map(result).collect(),
             Some(Said::HeartbeatAck(ack)) => {
-                vec![((Kind::Heartbeat, ack.task_id), answer(ack.ok, &ack.error_message))]
+                let told = answer(ack.ok, &ack.error_message).map(|told| match told {
+                    Told::Accepted(_) => Told::Accepted(ack.cancel.as_ref().map(notice)),
+                    lost => lost,
+                });
+                vec![((Kind::Heartbeat, ack.task_id), told)]
             }
             Some(Said::NackAck(ack)) => vec![((Kind::Nack, ack.task_id), answer(ack.ok, &ack.error_message))],
             Some(Said::AbandonAck(ack)) => {
@@ -169,21 +181,23 @@ fn message(report: Report) -> Event {
         attempt,
     };
     match word {
-        Word::Complete(value) => {
-            Event::Result(result("COMPLETED", String::from(Box::<str>::from(value)), String::new()))
+        Word::Complete { result: value, .. } => {
+            Event::Result(result("COMPLETED", text_of(value), String::new()))
         }
-        Word::Fail(text) => Event::Result(result("FAILED", String::new(), text)),
-        Word::Heartbeat { extend_seconds } => Event::Heartbeat(pb::Heartbeat {
+        Word::Fail { text, .. } => Event::Result(result("FAILED", String::new(), text)),
+        Word::Heartbeat { extend_seconds, said } => Event::Heartbeat(pb::Heartbeat {
             task_id,
             extend_seconds: seconds(extend_seconds),
             attempt,
-            ..Default::default()
+            progress: said.progress.map(text_of).unwrap_or_default().into_bytes().into(),
+            checkpoint: said.checkpoint.map(text_of).unwrap_or_default().into_bytes().into(),
         }),
-        Word::Nack { reason, delay_seconds } => Event::Nack(pb::Nack {
+        Word::Nack { reason, delay_seconds, hold } => Event::Nack(pb::Nack {
             task_id,
             delay_seconds: seconds(delay_seconds),
             reason,
             attempt,
+            hold: hold.map(|hold| hold.word().to_owned()).unwrap_or_default(),
             ..Default::default()
         }),
         Word::Abandon { refund } => {
@@ -192,9 +206,19 @@ fn message(report: Report) -> Event {
     }
 }
 
+fn text_of(value: Box<RawValue>) -> String {
+    String::from(Box::<str>::from(value))
+}
+
+/// What a request to stop says.
+pub(super) fn notice(cancel: &pb::Cancel) -> CancelNotice {
+    let deadline = cancel.deadline.and_then(|deadline| deadline.try_into().ok());
+    CancelNotice { reason: cancel.reason.clone(), deadline }
+}
+
 fn answer(ok: bool, text: &str) -> Result<Told, Error> {
     match ok {
-        true => Ok(Told::Accepted),
+        true => Ok(Told::Accepted(None)),
         false => told(refusal::from_text(text)),
     }
 }

@@ -27,6 +27,24 @@ async fn heartbeats_keep_the_lease_of_a_long_job() {
     }
 }
 
+/// The runtime of this test has one thread, which the handler holds.
+#[tokio::test]
+async fn heartbeats_keep_the_lease_of_a_job_that_blocks_its_thread() {
+    let server = Server::start();
+    for transport in BOTH {
+        let handler = |_: Job<()>| async {
+            std::thread::sleep(LEASE * 3);
+            Ok::<_, String>(())
+        };
+        let worker = run(transport.worker(&server).lease(LEASE).handle("blocking", handler));
+        let producer = transport.producer(&server);
+        let created = producer.create(NewTask::new("blocking", &())).await.unwrap();
+        let finished = producer.wait_for_result(&created.id, PATIENCE).await.unwrap();
+        assert_eq!((finished.is_completed, finished.task.attempts), (true, 1), "{transport:?}");
+        worker.end().await.unwrap();
+    }
+}
+
 /// The first attempt waits to be cancelled and tells so; the second completes.
 #[tokio::test]
 async fn a_lost_lease_cancels_the_job_and_its_result_is_dropped() {

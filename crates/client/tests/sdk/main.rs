@@ -2,6 +2,7 @@
 
 mod create;
 mod events;
+mod flow;
 mod lease;
 mod ledger;
 mod proxy;

@@ -121,8 +121,7 @@ class Batch:
         await self._client._call("POST", f"/batches/{_segment(self.id)}/close", {})
 
     async def refresh(self) -> Batch:
-        answer = await self._client._call("GET", f"/batches/{_segment(self.id)}")
-        return Batch(self.id, answer.body, self._client)
+        return await self._client.get_batch(self.id)
 
     async def cancel(self) -> None:
         """Cancels all members that live."""
@@ -354,7 +353,9 @@ class Client:
         then: Sequence[Mapping[str, Any]] = (),
         on_failure: Literal["run", "skip"] | None = None,
     ) -> Batch:
-        """Opens a batch; creates join it with ``batch=``. ``then`` are bodies that :func:`codeq.new_task` made."""
+        """Opens a batch; creates join it with ``batch=``. ``then`` are bodies that :func:`codeq.new_task` made; with
+        them the call is not repeated once it may have been done.
+        """
         body = wire.compact(
             {
                 "name": name,
@@ -363,8 +364,12 @@ class Client:
                 "onFailure": on_failure,
             }
         )
-        answer = await self._call("POST", "/batches", body)
+        answer = await self._call("POST", "/batches", body, is_safe=not then)
         return Batch(answer.body["id"], answer.body, self)
+
+    async def get_batch(self, batch_id: str) -> Batch:
+        answer = await self._call("GET", f"/batches/{_segment(batch_id)}")
+        return Batch(batch_id, answer.body, self)
 
     async def _object(self, method: str, path: str, body: Any = None, **how: Any) -> dict[str, Any]:
         answer = await self._call(method, path, body, **how)

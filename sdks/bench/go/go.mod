@@ -1,0 +1,21 @@
+module github.com/codeq/codeq/sdks/bench/go
+
+go 1.26.0
+
+require (
+	github.com/codeq/codeq/sdks/go v0.0.0-00010101000000-000000000000
+	github.com/codeq/codeq/sdks/go/stream v0.0.0-00010101000000-000000000000
+)
+
+require (
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/grpc v1.85.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace github.com/codeq/codeq/sdks/go => ../../go
+
+replace github.com/codeq/codeq/sdks/go/stream => ../../go/stream
