@@ -160,6 +160,8 @@ pub fn read_definition((tenant, name): &ScheduleName, text: &str) -> Option<Sche
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProgressText {
+    /// Another one with every change of the definition: what was decided by the old one does not count.
+    edition: u64,
     paused: bool,
     note: Option<String>,
     next_at_ms: Option<i64>,
@@ -171,9 +173,15 @@ struct ProgressText {
     backfills: Vec<(String, i64, u64)>,
 }
 
-pub fn write_progress(progress: &Progress) -> String {
+/// For a definition that is new.
+pub fn new_edition() -> u64 {
+    rand::random::<u64>() >> 16
+}
+
+pub fn write_progress(progress: &Progress, edition: u64) -> String {
     let mark = |mark: &BackfillMark| (format!("{:032x}", mark.operation), mark.reached.millis(), mark.made);
     let text = ProgressText {
+        edition,
         paused: progress.is_paused,
         note: progress.note.as_deref().map(Into::into),
         next_at_ms: progress.next_at.map(Time::millis),
@@ -186,13 +194,13 @@ pub fn write_progress(progress: &Progress) -> String {
     serde_json::to_string(&text).expect("texts and numbers can be written")
 }
 
-pub fn read_progress(text: &str) -> Option<Progress> {
+pub fn read_progress(text: &str) -> Option<(Progress, u64)> {
     let text: ProgressText = serde_json::from_str(text).ok()?;
     let mark = |(operation, reached, made): (String, i64, u64)| {
         let operation = u128::from_str_radix(&operation, 16).ok()?;
         Some(BackfillMark { operation, reached: Time::from_millis(reached), made })
     };
-    Some(Progress {
+    let progress = Progress {
         is_paused: text.paused,
         note: text.note.map(Into::into),
         next_at: text.next_at_ms.map(Time::from_millis),
@@ -201,7 +209,8 @@ pub fn read_progress(text: &str) -> Option<Progress> {
         missed: text.missed,
         skipped: text.skipped,
         backfills: text.backfills.into_iter().map(mark).collect::<Option<_>>()?,
-    })
+    };
+    Some((progress, text.edition))
 }
 
 /// A schedule with the texts that it was read from: whoever changes it says what it was.
@@ -210,13 +219,14 @@ pub struct Held {
     pub schedule: Schedule,
     pub definition: String,
     pub progress: String,
+    pub edition: u64,
 }
 
 impl Held {
     pub fn parse(name: &ScheduleName, definition: String, progress: String) -> Option<Held> {
         let schedule = read_definition(name, &definition)?;
-        let schedule = Schedule { progress: read_progress(&progress)?, ..schedule };
-        Some(Held { schedule, definition, progress })
+        let (known, edition) = read_progress(&progress)?;
+        Some(Held { schedule: Schedule { progress: known, ..schedule }, definition, progress, edition })
     }
 
     pub fn name(&self) -> ScheduleName {
@@ -268,9 +278,9 @@ mod tests {
             schedule.progress.note = Some("why".into());
             schedule.progress.last_task = Some(TaskId::from_bits(77));
             schedule.progress.mark(BackfillMark { operation: 12, reached: Time::from_millis(3), made: 2 });
-            let progress = write_progress(&schedule.progress);
+            let progress = write_progress(&schedule.progress, 7);
             let held = Held::parse(&name, write_definition(&schedule), progress).unwrap();
-            assert_eq!(held.schedule, schedule);
+            assert_eq!((&held.schedule, held.edition), (&schedule, 7));
             assert_eq!(held.schedule.definition.task_text, schedule.definition.task_text);
         }
         assert_eq!(read_field(&field(&name)), Some(name));

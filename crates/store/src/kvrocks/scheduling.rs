@@ -6,7 +6,7 @@
 
 use super::connection::{Command, Reply};
 use super::reply::{Answered, found, list, strings};
-use super::schedules::{Held, Place, ScheduleName, field, write_definition, write_progress};
+use super::schedules::{Held, Place, ScheduleName, field, new_edition, write_definition, write_progress};
 use super::script::{Call, Script};
 use super::store::{Keeper, KvrocksStore};
 use codeq_queue::schedule::{Backfill, Backfilled, Definition, Progress, Schedule, SchedulePut, Schedules};
@@ -83,16 +83,13 @@ impl Keeper {
         now: Time,
     ) -> Result<Option<Result<(Schedule, SchedulePut), Refusal>>, Failure> {
         let (entry, queue) = (self.schedule_entry(name).await?, definition.queue());
-        let known = match &entry.place {
-            Some(place) => {
-                let home = self.placed_shard(place)?;
-                self.held_schedule(home, name).await?.map(|held| (home, held))
-            }
-            None => None,
+        let home = match &entry.place {
+            Some(place) => self.placed_shard(place)?,
+            None => self.current_shard(&queue),
         };
-        let current = self.current_shard(&queue);
-        let home = known.as_ref().map_or(current, |(home, _)| *home);
-        let known = known.map(|(_, held)| held);
+        let known = self.held_schedule(home, name).await?;
+        // One that leads nowhere may lead elsewhere.
+        let home = if known.is_some() { home } else { self.current_shard(&queue) };
         let put = Schedule::put(
             known.as_ref().map(|held| &held.schedule),
             &name.0,
@@ -104,14 +101,14 @@ impl Keeper {
             Ok(put) => put,
             Err(refusal) => return Ok(Some(Err(refusal))),
         };
-        if did == SchedulePut::Same {
-            return Ok(Some(Ok((schedule, did))));
-        }
         let place = Place { shard: self.shards[home].name.to_string(), command: queue.command.to_string() };
         if entry.place.as_ref() != Some(&place)
             && !self.set_schedule_entry(name, &entry, Some(&place)).await?
         {
             return Ok(None);
+        }
+        if did == SchedulePut::Same {
+            return Ok(Some(Ok((schedule, did))));
         }
         Ok(match self.store_schedule(home, name, known.as_ref(), Some(&schedule)).await?.as_str() {
             "OK" => Some(Ok((schedule, did))),
@@ -139,7 +136,11 @@ impl Keeper {
             .arg(read.map(|read| read.definition.as_str()).unwrap_or_default())
             .arg(read.map(|read| read.progress.as_str()).unwrap_or_default())
             .arg(schedule.map(write_definition).unwrap_or_default())
-            .arg(schedule.map(|schedule| write_progress(&schedule.progress)).unwrap_or_default())
+            .arg(
+                schedule
+                    .map(|schedule| write_progress(&schedule.progress, new_edition()))
+                    .unwrap_or_default(),
+            )
             .arg(next.map(|at| at.millis().to_string()).unwrap_or_default())
             .number(more)
             .number(limits::SCHEDULES)

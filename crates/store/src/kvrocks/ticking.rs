@@ -217,11 +217,11 @@ impl Keeper {
         let call = call
             .arg(field(&held.name()))
             .arg(held.progress.as_str())
-            .arg(write_progress(&step.progress))
+            .arg(write_progress(&step.progress, held.edition))
             .arg(step.progress.next_at.map(|at| at.millis().to_string()).unwrap_or_default())
             .arg(step.overlap.word())
             .arg(schedule.progress.last_task.map(|id| id.to_string()).unwrap_or_default())
-            .arg(write_progress(skipped))
+            .arg(write_progress(skipped, held.edition))
             .arg(queue_text(&queue))
             .arg(self.home().keys.suffix());
         let call = match step.tasks.is_empty() {

@@ -58,7 +58,7 @@ end
 -- happen to the holder is added to the steps; `after` is done when they are. A holder's record is replied behind '=',
 -- '-' stands for a key that is free.
 local function settle_unique(steps, by, o, record, visible)
-  local id = redis.call('GET', P .. 'unique:' .. o.name)
+  local id = holder_of(o.name)
   local h = id and find(id)
   local to = h and h.unique and h.unique.to
   local is_held = to and is_live(h)

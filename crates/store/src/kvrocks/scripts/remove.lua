@@ -43,7 +43,7 @@ if result then steps[#steps + 1] = { { 'HDEL', P .. 'results', id }, { 'HSET', P
 if history then steps[#steps + 1] = { { 'HDEL', P .. 'history', id }, { 'HSET', P .. 'history', id, history } } end
 local rule = h.unique
 local key = rule and P .. 'unique:' .. rule.name
-if key and redis.call('GET', key) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
+if key and redis.pcall('GET', key) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
 if dead or not h.lastKnownLocation then steps[#steps + 1] = { { 'SREM', q.dlq, id }, { 'SADD', q.dlq, id } } end
 if not h.lastKnownLocation then
   steps[#steps + 1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }

@@ -36,7 +36,7 @@ steps[#steps + 1] = { { 'SADD', P .. 'queues:' .. ARGV[7], q.name } }
 -- It takes its unique key again, unless another task has it by now or the key was only for what it has done before.
 local rule = h.unique
 local key = rule and (rule.to ~= 'started' or h.attempts == 0) and P .. 'unique:' .. rule.name
-if key and not redis.call('GET', key) then steps[#steps + 1] = { { 'SET', key, id }, { 'DEL', key } } end
+if key and not holder_of(rule.name) then steps[#steps + 1] = { { 'SET', key, id }, { 'DEL', key } } end
 local refusal, done = attempt(steps)
 if refusal then return refusal end
 local text = keep(id, h)

@@ -23,13 +23,19 @@ local function withdraw(steps, q, id, h)
   end
 end
 
+-- The task that has a unique key; a key of another type is nobody's.
+local function holder_of(name)
+  local id = redis.pcall('GET', P .. 'unique:' .. name)
+  return type(id) == 'string' and id or nil
+end
+
 -- Frees the unique key of a task that has come to this point: 'started', or 'ended'. A key that is taken for some time
 -- is free when that is over.
 local function release(steps, id, h, point)
   local rule = h.unique
   if not rule or type(rule.to) == 'number' or (point == 'started' and rule.to ~= 'started') then return end
   local key = P .. 'unique:' .. rule.name
-  if redis.call('GET', key) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
+  if holder_of(rule.name) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
 end
 
 -- Keeps what a worker leaves for the next attempt. Comes last among the steps, because it is not undone.

@@ -7,6 +7,7 @@ mod cuts;
 mod double;
 mod faults;
 mod floods;
+mod flow;
 pub mod ground;
 mod instances;
 mod isolation;
