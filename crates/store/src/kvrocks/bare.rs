@@ -1,11 +1,11 @@
 //! Creates without the store around them: what a bench compares the store with.
 
 use super::connection::{Command, Connection, Reply, Target};
-use super::create::{enqueue_call, new_task};
+use super::create::{Intake, new_task, without_endings};
 use super::keys::Keys;
 use super::options::KvrocksOptions;
 use super::record::Beside;
-use super::script::Names;
+use super::script::{Call, Names, Script};
 use crate::Clock;
 use codeq_queue::{NewTask, QueueKey};
 use std::sync::Arc;
@@ -33,7 +33,15 @@ impl Bare {
         let task = new_task(new, self.clock.now(), 0, None);
         let queue = QueueKey::new(&task.body.tenant, &task.body.command);
         let beside = Beside { number: 0, shard: "", unknown: "" };
-        let call = enqueue_call(&self.keys, &queue, [(&task, beside)].into_iter(), self.retention);
+        let intake = Intake {
+            keys: &self.keys,
+            queue: &queue,
+            retention: self.retention,
+            home: self.keys.suffix(),
+            only: false,
+        };
+        let call = without_endings(Call::new(Script::Enqueue, self.keys.with_queue(&queue)));
+        let call = intake.append(call, [(&task, beside)].into_iter());
         let commands = [Command::new("MULTI"), self.names.command(&call), Command::new("EXEC")];
         let replies = self.connection.exchange(&commands).await;
         match replies.map_err(|trouble| trouble.text().to_owned())?.pop() {

@@ -1,13 +1,13 @@
 //! Claiming: one script per shard acts on what is due, and lends to as many as there are tasks for.
 
+use super::acted::Acted;
 use super::connection::{Command, Reply};
 use super::events::Told;
 use super::known::Known;
 use super::record;
-use super::reply::{Answered, int, list, strings, text};
+use super::reply::{Answered, int, list, string, strings, text};
 use super::script::{Call, Script};
 use super::store::Keeper;
-use super::sweep::Acted;
 use super::writer::Operation;
 use codeq_queue::event::What;
 use codeq_queue::store::{Abandon, Claim, Report, Wait};
@@ -337,8 +337,11 @@ impl Lending {
         let mut parts = list(reply).into_iter();
         let record = text(parts.next().unwrap_or(Reply::Nil));
         let ready_at = Time::from_millis(int(&parts.next().unwrap_or(Reply::Nil)));
-        let (task, name) = record::parse_placed(&record).ok_or_else(super::create::damaged)?;
-        let shard = self.keeper.shard_named(self.shard, &name);
+        let checkpoint = string(parts.next().unwrap_or(Reply::Nil));
+        let placed = record::parse_placed(&record).ok_or_else(super::create::damaged)?;
+        let shard = self.keeper.shard_named(self.shard, &placed.shard);
+        let checkpoint = (!checkpoint.is_empty()).then(|| checkpoint.into());
+        let task = Task { checkpoint, ..placed.task };
         let known = Arc::new(Known::of(&task, shard));
         self.keeper.notes.claimed(&known.queue, self.now);
         self.keeper.memory.remember(task.id, known);

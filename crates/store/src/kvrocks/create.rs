@@ -1,5 +1,6 @@
 //! Creating tasks.
 
+use super::asked;
 use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::events::Told;
@@ -11,7 +12,7 @@ use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::event::What;
 use codeq_queue::store::{Created, Items};
-use codeq_queue::{Failure, NewTask, QueueKey, Refusal, State, Task, TaskId, Time};
+use codeq_queue::{Event, Failure, NewTask, QueueKey, State, Task, TaskId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,44 +24,46 @@ const PART_BYTES: usize = 1 << 20;
 const POINTER_ROUNDS: usize = 4;
 
 /// Tasks of one queue that are created by one script, each with its place in the request.
-struct Part {
+pub struct Part {
     shard: usize,
     queue: QueueKey,
     tasks: Vec<(usize, Task, u64)>,
     bytes: usize,
+    /// Whether tasks are not made unless their unique keys are taken.
+    only: bool,
 }
 
 /// What became of one create.
-enum Made {
+pub enum Made {
     Task(Created),
     /// Its key belongs to a task that has moved.
     Elsewhere(String),
+    /// It was to be made only if its unique key was taken, which it is not.
+    Free,
 }
 
 impl Part {
-    fn takes(&self, queue: &QueueKey) -> bool {
-        self.queue == *queue && self.tasks.len() < PART_TASKS && self.bytes < PART_BYTES
+    /// One task on a shard.
+    pub fn of_one(shard: usize, queue: QueueKey, at: usize, task: Task, number: u64) -> Part {
+        Part { shard, queue, tasks: vec![(at, task, number)], bytes: 0, only: false }
     }
-}
 
-/// What the scripts do not know yet is refused, not ignored.
-fn unsupported(new: &NewTask) -> Option<Refusal> {
-    let options = new.body.options.as_ref()?;
-    if options.unique.is_some() {
-        return Some(Refusal::NotSupported("unique keys"));
+    /// Not made unless its unique key is taken there.
+    pub fn only_if_taken(self) -> Part {
+        Part { only: true, ..self }
     }
-    if options.expires_at.is_some() {
-        return Some(Refusal::NotSupported("expiring tasks"));
+
+    /// A unique task comes alone: what it does to the holder of its key, the next one has to see.
+    fn takes(&self, queue: &QueueKey, is_unique: bool) -> bool {
+        let is_alone = is_unique || self.tasks.iter().any(|(_, task, _)| task.body.unique().is_some());
+        self.queue == *queue && !is_alone && self.tasks.len() < PART_TASKS && self.bytes < PART_BYTES
     }
-    options.max_run.map(|_| Refusal::NotSupported("longest runs"))
 }
 
 impl Keeper {
     pub async fn create(self: Arc<Self>, tasks: Vec<NewTask>) -> Result<Items<Created>, Failure> {
         let mut created: Vec<Option<Created>> = tasks.iter().map(|_| None).collect();
-        let refused: Vec<Option<Refusal>> = tasks.iter().map(unsupported).collect();
-        let is_sound = |(at, _): &(usize, NewTask)| refused[*at].is_none();
-        let mut left: Vec<(usize, NewTask)> = tasks.into_iter().enumerate().filter(is_sound).collect();
+        let mut left: Vec<(usize, NewTask)> = tasks.into_iter().enumerate().collect();
         for _ in 0..POINTER_ROUNDS {
             let keyed: Vec<(usize, NewTask)> =
                 left.iter().filter(|(_, new)| new.body.idempotency_key.is_some()).cloned().collect();
@@ -76,10 +79,7 @@ impl Keeper {
                 }
             }
             if left.is_empty() {
-                let answers = created.into_iter().zip(refused);
-                return Ok(answers
-                    .filter_map(|(made, refusal)| refusal.map(Err).or_else(|| made.map(Ok)))
-                    .collect());
+                return Ok(created.into_iter().flatten().map(Ok).collect());
             }
         }
         Err(Failure::unavailable("the task of an idempotency key moves to another shard"))
@@ -103,8 +103,16 @@ impl Keeper {
                 continue;
             }
             let number = self.now.creation();
-            let place = parts.iter().position(|part| part.takes(&queue)).unwrap_or_else(|| {
-                parts.push(Part { shard, queue, tasks: Vec::new(), bytes: 0 });
+            let is_unique = new.body.unique().is_some();
+            if is_unique && let Some(made) = self.create_where_taken(&queue, shard, &new, now).await? {
+                created[at] = Some(made);
+                continue;
+            }
+            let open = parts.last().is_some_and(|part| part.takes(&queue, is_unique));
+            let known = || parts.iter().position(|part| part.takes(&queue, is_unique));
+            let place = if open { Some(parts.len() - 1) } else { known() };
+            let place = place.unwrap_or_else(|| {
+                parts.push(Part { shard, queue, tasks: Vec::new(), bytes: 0, only: false });
                 parts.len() - 1
             });
             parts[place].bytes += new.body.bytes();
@@ -117,45 +125,117 @@ impl Keeper {
             match made {
                 Made::Task(made) => created[at] = Some(made),
                 Made::Elsewhere(pointer) => pointers.push((at, pointer)),
+                Made::Free => {}
             }
         }
         Ok(pointers)
     }
 
-    fn create_part(&self, part: Part, now: Time) -> Item<Vec<(usize, Made)>> {
-        let Part { shard, queue, tasks, .. } = part;
-        let keys = &self.shards[shard].keys;
-        let written = tasks.iter().map(|(_, task, number)| (task, self.beside(shard, *number)));
-        let call = enqueue_call(keys, &queue, written, self.rules.retention);
-        let (memory, notes) = (self.memory.clone(), self.notes.clone());
+    pub fn create_part(&self, part: Part, now: Time) -> Item<Vec<(usize, Made)>> {
+        let Part { shard, queue, tasks, only, .. } = part;
+        let is_unique = tasks.iter().any(|(_, task, _)| task.body.unique().is_some());
+        let call = Call::new(Script::Enqueue, self.shards[shard].keys.with_queue(&queue));
+        let call = match is_unique {
+            true => self.with_endings(call.number(now.millis()).arg(now.to_utc()), now),
+            false => without_endings(call),
+        };
+        let numbered = tasks.iter().map(|(_, task, number)| (task, *number));
+        let call = self.with_tasks(call, shard, &queue, numbered, only);
+        let keeper = self.me();
         Item::ask(shard, call, move |reply| {
-            let mut answer = Answered::of(reply)?;
-            let mut is_empty = answer.int() == 0;
-            let (mut created, mut events) = (Vec::with_capacity(tasks.len()), Vec::new());
-            let replies = answer.list();
-            if replies.len() != tasks.len() {
-                return Err(Failure::Internal(format!("{} replies to {} tasks", replies.len(), tasks.len())));
-            }
-            for ((at, task, _), existing) in tasks.into_iter().zip(replies) {
-                let existing = text(existing);
-                if existing.starts_with(b">") {
-                    created.push((at, Made::Elsewhere(String::from_utf8_lossy(&existing).into_owned())));
-                    continue;
-                }
-                if !existing.is_empty() {
-                    let task = record::parse(&existing).ok_or_else(damaged)?;
-                    created.push((at, Made::Task(Created { task, is_replay: true, is_duplicate: false })));
-                    continue;
-                }
-                let has_filled = is_empty && matches!(task.state, State::Ready { .. });
-                is_empty &= !has_filled;
-                memory.remember(task.id, Arc::new(Known::of(&task, shard)));
-                notes.spelled(&queue, &task.body.command);
-                events.push(Told::of(&task).event(now, What::Created, has_filled));
-                created.push((at, Made::Task(Created { task, is_replay: false, is_duplicate: false })));
-            }
-            Ok((created, events))
+            let tasks = tasks.into_iter().map(|(at, task, _)| (at, task)).collect();
+            keeper.taken_in(Answered::of(reply)?, shard, tasks, now)
         })
+    }
+
+    /// Appends tasks of one queue to the call of a script that takes them in.
+    pub fn with_tasks<'a>(
+        &'a self,
+        call: Call,
+        shard: usize,
+        queue: &'a QueueKey,
+        tasks: impl Iterator<Item = (&'a Task, u64)>,
+        only: bool,
+    ) -> Call {
+        let intake = Intake {
+            keys: &self.shards[shard].keys,
+            queue,
+            retention: self.rules.retention,
+            home: self.home().keys.suffix(),
+            only,
+        };
+        intake.append(call, tasks.map(|(task, number)| (task, self.beside(shard, number))))
+    }
+
+    /// What a script answers that has taken tasks in, each with what it is called by the caller.
+    pub fn taken_in<K>(
+        &self,
+        mut answer: Answered,
+        shard: usize,
+        tasks: Vec<(K, Task)>,
+        now: Time,
+    ) -> Result<(Vec<(K, Made)>, Vec<Event>), Failure> {
+        let mut is_empty = answer.int() == 0;
+        let (mut created, mut events) = (Vec::with_capacity(tasks.len()), Vec::new());
+        let replies = answer.list();
+        if replies.len() != tasks.len() {
+            return Err(Failure::Internal(format!("{} replies to {} tasks", replies.len(), tasks.len())));
+        }
+        events.extend(self.replaced(answer.list(), now));
+        for ((at, task), existing) in tasks.into_iter().zip(replies) {
+            let existing = text(existing);
+            let made = match existing.first() {
+                None => {
+                    let has_filled = is_empty && matches!(task.state, State::Ready { .. });
+                    is_empty &= !has_filled;
+                    self.memory.remember(task.id, Arc::new(Known::of(&task, shard)));
+                    let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+                    self.notes.spelled(&queue, &task.body.command);
+                    events.push(Told::of(&task).event(now, What::Created, has_filled));
+                    Made::Task(Created { task, is_replay: false, is_duplicate: false })
+                }
+                Some(b'>') => Made::Elsewhere(String::from_utf8_lossy(&existing).into_owned()),
+                Some(b'-') => Made::Free,
+                Some(b'=') => {
+                    let task = record::parse(&existing[1..]).ok_or_else(damaged)?;
+                    Made::Task(Created { task, is_replay: false, is_duplicate: true })
+                }
+                Some(_) => {
+                    let task = record::parse(&existing).ok_or_else(damaged)?;
+                    Made::Task(Created { task, is_replay: true, is_duplicate: false })
+                }
+            };
+            created.push((at, made));
+        }
+        Ok((created, events))
+    }
+
+    /// The end of a task that was cancelled for another one.
+    fn replaced(&self, told: Vec<Reply>, now: Time) -> Option<Event> {
+        let mut told = told.into_iter();
+        let (task, error) = (Told::parse(&text(told.next()?))?, string(told.next()?));
+        Some(task.cancelled(now, error.into(), self.rules.callbacks))
+    }
+
+    /// A unique task whose key is taken on another server, where its queue lived before, is settled there.
+    async fn create_where_taken(
+        &self,
+        queue: &QueueKey,
+        current: usize,
+        new: &NewTask,
+        now: Time,
+    ) -> Result<Option<Created>, Failure> {
+        let own = self.keyspace_of(current);
+        for shard in self.former.of(queue).into_iter().filter(|shard| self.keyspace_of(*shard) != own) {
+            let number = self.now.creation();
+            let task = new_task(new.clone(), now, number, self.shards[shard].spread);
+            let part = Part::of_one(shard, queue.clone(), 0, task, number).only_if_taken();
+            let made = self.run_batch([self.create_part(part, now)]).await?.into_iter().flatten().next();
+            if let Some((_, Made::Task(made))) = made {
+                return Ok(Some(made));
+            }
+        }
+        Ok(None)
     }
 
     /// What is written beside a task of this shard.
@@ -215,37 +295,49 @@ impl Keeper {
     }
 }
 
-/// The call that stores tasks of one queue.
-pub fn enqueue_call<'a>(
-    keys: &Keys,
-    queue: &QueueKey,
-    tasks: impl Iterator<Item = (&'a Task, Beside<'a>)>,
-    retention: Duration,
-) -> Call {
-    let mut call = Call::new(Script::Enqueue, keys.with_queue(queue))
-        .arg(&*queue.tenant)
-        .arg(record::tenant_text(&queue.tenant))
-        .arg(&*queue.command);
-    for (task, beside) in tasks {
-        let key = task.body.idempotency_key.as_deref();
-        let own = key.map(|key| keys.idempotency(queue, key)).unwrap_or_default();
-        let legacy = key.and_then(|key| keys.legacy_idempotency(key)).unwrap_or_default();
-        let visible = match task.state {
-            State::Delayed { until } => Some(until),
-            _ => None,
-        };
-        let checked_at = visible.unwrap_or(task.created_at).plus(retention);
-        call = call
-            .arg(task.id.to_string())
-            .arg(record::text_of(task, beside))
-            .number(task.priority)
-            .arg(visible.map(seconds).unwrap_or_default())
-            .arg(seconds(checked_at))
-            .number(task.created_at.millis())
-            .arg(own)
-            .arg(legacy);
+/// Where tasks are taken in.
+pub struct Intake<'a> {
+    pub keys: &'a Keys,
+    pub queue: &'a QueueKey,
+    pub retention: Duration,
+    /// What stands behind the names of queues of the default shard.
+    pub home: &'a str,
+    /// Whether tasks are not made unless their unique keys are taken.
+    pub only: bool,
+}
+
+impl Intake<'_> {
+    /// Appends what `intake.lua` reads.
+    pub fn append<'a>(&self, call: Call, tasks: impl Iterator<Item = (&'a Task, Beside<'a>)>) -> Call {
+        let Intake { keys, queue, .. } = self;
+        let mut call = call.arg(&*queue.tenant).arg(record::tenant_text(&queue.tenant)).arg(&*queue.command);
+        for (task, beside) in tasks {
+            let key = task.body.idempotency_key.as_deref();
+            let own = key.map(|key| keys.idempotency(queue, key)).unwrap_or_default();
+            let legacy = key.and_then(|key| keys.legacy_idempotency(key)).unwrap_or_default();
+            let visible = match task.state {
+                State::Delayed { until } => Some(until),
+                _ => None,
+            };
+            let checked_at = visible.unwrap_or(task.created_at).plus(self.retention);
+            call = call
+                .arg(task.id.to_string())
+                .arg(record::text_of(task, beside))
+                .number(task.priority)
+                .arg(visible.map(seconds).unwrap_or_default())
+                .arg(seconds(checked_at))
+                .number(task.created_at.millis())
+                .arg(own)
+                .arg(legacy)
+                .arg(asked::options_text(task, queue, self.home, self.only));
+        }
+        call
     }
-    call
+}
+
+/// For tasks that end no others: nothing of what they need is read.
+pub fn without_endings(call: Call) -> Call {
+    (0..6).fold(call, |call, _| call.arg(""))
 }
 
 /// The low bits of the first byte of an id say on which of the spread shards it was created.

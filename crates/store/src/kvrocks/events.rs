@@ -88,6 +88,12 @@ impl Told {
         self.event(at, What::Returned { outcome, attempt, owner, error }, has_filled)
     }
 
+    /// Ended by somebody's word.
+    pub fn cancelled(&self, at: Time, error: Arc<str>, callbacks: bool) -> Event {
+        let outcome = self.owner.as_ref().map(|_| AttemptOutcome::Cancelled);
+        self.ended(at, State::Cancelled, outcome, Some(error), callbacks)
+    }
+
     pub fn ended(
         &self,
         at: Time,

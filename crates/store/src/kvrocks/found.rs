@@ -1,11 +1,12 @@
 //! Finding tasks by id: on the shard that this process remembers, else on the one that the id names, else on all
 //! others.
 
+use super::asked::{CHECKPOINT, PROGRESS};
 use super::connection::{Command, Reply};
 use super::create::spread_of;
 use super::known::Known;
-use super::record;
-use super::reply::{found, list};
+use super::record::{self, Placed};
+use super::reply::{found, list, string};
 use super::shard::Shard;
 use super::store::Keeper;
 use codeq_queue::{Failure, QueueKey, Task, TaskId};
@@ -17,6 +18,8 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Search {
     found: HashMap<TaskId, (usize, Task)>,
+    /// What is kept beside the records of some.
+    notes: HashMap<TaskId, u32>,
     failure: Option<Failure>,
 }
 
@@ -27,6 +30,27 @@ impl Keeper {
     /// The records of tasks and the shards they are on. Asks where each is likely to be, then everywhere else. Fails
     /// if a task was not found and somewhere it may be nobody answered.
     pub async fn find(&self, ids: &[TaskId]) -> Result<HashMap<TaskId, (usize, Task)>, Failure> {
+        Ok(self.search(ids).await?.found)
+    }
+
+    /// The same, with what is kept beside the records.
+    pub async fn find_whole(&self, ids: &[TaskId]) -> Result<HashMap<TaskId, (usize, Task)>, Failure> {
+        let Search { mut found, notes, .. } = self.search(ids).await?;
+        for (id, notes) in notes {
+            let Some((shard, task)) = found.get_mut(&id) else { continue };
+            let at = &self.shards[*shard];
+            let get = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.to_string());
+            let mut texts = at.read(&[get("checkpoints"), get("progress")]).await?.into_iter().map(string);
+            let mut next = |note: u32| {
+                let text = texts.next().filter(|text| notes & note != 0 && !text.is_empty());
+                text.map(Arc::from)
+            };
+            (task.checkpoint, task.progress) = (next(CHECKPOINT), next(PROGRESS));
+        }
+        Ok(found)
+    }
+
+    async fn search(&self, ids: &[TaskId]) -> Result<Search, Failure> {
         let likely = |id: &TaskId| match self.memory.recall(*id) {
             Some(known) => Some(self.keyspace_of(known.shard)),
             None if self.sharding.spread => Some(self.keyspace_of(self.spread_index(spread_of(*id)))),
@@ -41,7 +65,7 @@ impl Keeper {
         }
         match search.failure {
             Some(failure) if ids.iter().any(|id| !search.found.contains_key(id)) => Err(failure),
-            _ => Ok(search.found),
+            _ => Ok(search),
         }
     }
 
@@ -56,9 +80,10 @@ impl Keeper {
             match answer {
                 Err(failure) => search.failure = Some(failure),
                 Ok(tasks) => {
-                    for (shard, task) in tasks {
+                    for (shard, Placed { task, notes, .. }) in tasks {
                         let held = search.found.get(&task.id);
                         if held.is_none_or(|held| self.is_better(shard, &task, held)) {
+                            search.notes.extend((notes != 0).then_some((task.id, notes)));
                             search.found.insert(task.id, (shard, task));
                         }
                     }
@@ -73,16 +98,16 @@ impl Keeper {
         shard == current || (held.0 != current && task.updated_at > held.1.updated_at)
     }
 
-    async fn find_on(&self, shard: usize, ids: &[TaskId]) -> Result<Vec<(usize, Task)>, Failure> {
+    async fn find_on(&self, shard: usize, ids: &[TaskId]) -> Result<Vec<(usize, Placed)>, Failure> {
         let names: Vec<String> = ids.iter().map(TaskId::to_string).collect();
         let texts = self.records_on(shard, &names).await?;
         Ok(texts.into_iter().flatten().filter_map(|text| self.placed(shard, &text)).collect())
     }
 
     /// A record that was read through one shard, and the shard of the same server that holds its id.
-    fn placed(&self, read_through: usize, text: &[u8]) -> Option<(usize, Task)> {
-        let (task, name) = record::parse_placed(text)?;
-        Some((self.shard_named(read_through, &name), task))
+    fn placed(&self, read_through: usize, text: &[u8]) -> Option<(usize, Placed)> {
+        let placed = record::parse_placed(text)?;
+        Some((self.shard_named(read_through, &placed.shard), placed))
     }
 
     /// The shard of this name on the same server; that through which a record was read if it names none.
@@ -108,8 +133,8 @@ impl Keeper {
     pub async fn known_on(&self, shard: usize, ids: &[String]) -> Result<Vec<Option<Known>>, Failure> {
         let texts = self.records_on(shard, ids).await?;
         let known = |text: Option<Vec<u8>>| {
-            let (shard, task) = self.placed(shard, &text?)?;
-            Some(Known::of(&task, shard))
+            let (shard, placed) = self.placed(shard, &text?)?;
+            Some(Known::of(&placed.task, shard))
         };
         Ok(texts.into_iter().map(known).collect())
     }

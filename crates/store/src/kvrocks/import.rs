@@ -1,5 +1,6 @@
 //! Tasks from elsewhere: stored under their own ids, in the place that they had there.
 
+use super::asked;
 use super::connection::Reply;
 use super::create::seconds;
 use super::events::Told;
@@ -57,6 +58,7 @@ impl Keeper {
     fn import_call(&self, task: &Task, queue: &QueueKey, shard: usize, result: String, now: Time) -> Call {
         let keys = &self.shards[shard].keys;
         let key = task.body.idempotency_key.as_deref().map(|key| keys.idempotency(queue, key));
+        let unique = asked::held_key(task).map(|key| keys.unique(queue, key));
         let visible = match task.state {
             State::Delayed { until } => until,
             _ => now,
@@ -76,5 +78,8 @@ impl Keeper {
             .arg(result)
             .arg(task.state.place().word())
             .arg(key.unwrap_or_default())
+            .arg(asked::waits_until(task).map(|at| at.millis().to_string()).unwrap_or_default())
+            .arg(unique.unwrap_or_default())
+            .arg(task.checkpoint.as_deref().unwrap_or_default())
     }
 }

@@ -20,6 +20,16 @@ impl Keys {
         Keys { prefix, suffix, is_cluster }
     }
 
+    /// What stands behind the names of its queues.
+    pub fn suffix(&self) -> &str {
+        &self.suffix
+    }
+
+    /// The key that names the task of a unique key.
+    pub fn unique(&self, queue: &QueueKey, key: &str) -> String {
+        format!("{}unique:{}", self.prefix, super::asked::unique_name(queue, key))
+    }
+
     /// A key that has a name of its own: `tasks`, `tasks:ttl`, `outbox:due`, ...
     pub fn of(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)

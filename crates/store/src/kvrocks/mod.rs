@@ -8,6 +8,8 @@
 //! Start with [`keys`] (what is kept where), then `scripts/`, then [`writer`], then [`store`]. Only
 //! [`connection`] names the client library.
 
+mod acted;
+mod asked;
 mod audit;
 mod bare;
 mod batch;
@@ -16,6 +18,7 @@ mod clock;
 mod cluster;
 mod connection;
 mod create;
+mod directory;
 mod events;
 mod foreign;
 mod former;
@@ -46,6 +49,8 @@ mod relocate;
 mod replication;
 mod reply;
 mod report;
+mod schedules;
+mod scheduling;
 mod script;
 mod shard;
 mod shared;
@@ -54,6 +59,7 @@ mod spread;
 mod store;
 mod subscriptions;
 mod sweep;
+mod ticking;
 mod topics;
 mod waiting;
 mod within;

@@ -64,6 +64,7 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
     // What happens from here on is heard, unless the server is too slow to say so.
     let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
     tokio::spawn(async move { claims.serve(serving as Arc<dyn Counter>).await });
+    keeper.begin_watching();
     start_timers(&keeper);
     if !late.is_empty() {
         let (keeper, options) = (keeper.clone(), options);
@@ -290,6 +291,7 @@ fn assemble(options: &KvrocksOptions, shards: Vec<Shard>, teller: Arc<Teller>) -
         trouble: Mutex::default(),
         former: Former::default(),
         rate_servers: Servers::default(),
+        watch: Mutex::default(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What operators do: cancel, requeue, remove, cleanup, pause.
 
+use super::asked;
 use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::create::seconds;
@@ -7,16 +8,12 @@ use super::events::Told;
 use super::keys::queue_text;
 use super::known::Known;
 use super::record;
-use super::reply::{Answered, strings};
+use super::reply::{Answered, string, strings};
 use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::event::What;
 use codeq_queue::store::{Cancel, Items, TaskRef};
-use codeq_queue::task::CANCELLED;
-use codeq_queue::{
-    AttemptOutcome, Event, Failure, FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State,
-    Status, Task, TaskId, Time,
-};
+use codeq_queue::{Event, Failure, QueueKey, QueueStats, Refusal, State, Task, TaskId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,36 +21,33 @@ use std::sync::Arc;
 const CLEANED_TOGETHER: usize = 500;
 
 impl Keeper {
-    /// At once: the scripts know no grace, and a running task loses its lease.
     pub async fn cancel(self: Arc<Self>, cancels: Vec<Cancel>) -> Result<Items<Task>, Failure> {
-        if cancels.iter().any(|cancel| !cancel.grace.is_zero() || cancel.reason.is_some()) {
-            return Ok(cancels
-                .iter()
-                .map(|_| Err(Refusal::NotSupported("cancels with grace or reason")))
-                .collect());
-        }
-        let tasks: Vec<TaskRef> = cancels.into_iter().map(|cancel| cancel.task).collect();
-        let named = tasks.clone();
+        let named: Vec<TaskRef> = cancels.iter().map(|cancel| cancel.task.clone()).collect();
         let now = self.enter().await?;
-        let known = self.known(&ids(&tasks)).await?;
+        let known = self.known(&ids(&named)).await?;
         let callbacks = self.rules.callbacks;
-        let answers = tasks.into_iter().zip(known).map(|(task, known)| {
-            let call = known.as_deref().map(|known| {
-                let call = self.named(Script::Cancel, &task, known);
-                let call = call.number(now.millis()).arg(now.to_utc());
-                self.with_end(call, task.id, known, cancelled_record(now), false)
-            });
+        let answers = cancels.into_iter().zip(known).map(|(cancel, known)| {
+            let call = known.as_deref().map(|known| self.cancel_call(&cancel, known, now));
             self.report(known, call, move |mut answer| {
                 let (text, told) = (answer.text(), Told::parse(&answer.text()));
-                let event = told.map(|told| {
-                    let outcome = told.owner.as_ref().map(|_| AttemptOutcome::Cancelled);
-                    told.ended(now, State::Cancelled, outcome, Some(CANCELLED.into()), callbacks)
-                });
+                let error = string(answer.next());
+                let event = told.map(|told| told.cancelled(now, error.into(), callbacks));
                 (record::parse(&text).ok_or(Refusal::NotFound), event.into_iter().collect())
             })
         });
         let items = self.run_batch(answers).await?;
         self.already_cancelled(&named, items).await
+    }
+
+    fn cancel_call(&self, cancel: &Cancel, known: &Known, now: Time) -> Call {
+        let deadline = (!cancel.grace.is_zero()).then(|| now.plus(cancel.grace).millis().to_string());
+        let call = self
+            .named(Script::Cancel, &cancel.task, known)
+            .number(now.millis())
+            .arg(now.to_utc())
+            .arg(deadline.unwrap_or_default())
+            .arg(asked::kept_reason(cancel.reason.as_deref()));
+        self.with_endings(call, now)
     }
 
     /// What was cancelled before stays as it is.
@@ -236,15 +230,4 @@ impl Keeper {
 
 fn ids(tasks: &[TaskRef]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
-}
-
-fn cancelled_record(now: Time) -> ResultRecord {
-    ResultRecord {
-        status: Status::Failed,
-        result: None,
-        error: Some(CANCELLED.into()),
-        failure_reason: Some(FailureReason::Cancelled),
-        artifacts: Vec::new(),
-        completed_at: now,
-    }
 }

@@ -29,7 +29,7 @@ impl Keeper {
     pub async fn get(self: Arc<Self>, tasks: Vec<TaskRef>) -> Result<Vec<Option<Task>>, Failure> {
         self.enter().await?;
         let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
-        let found = self.find(&ids).await?;
+        let found = self.find_whole(&ids).await?;
         let own = |task: &TaskRef| {
             let (_, found) = found.get(&task.id)?;
             (found.body.tenant == task.tenant).then(|| found.clone())

@@ -4,12 +4,14 @@
 //! everything that never changes. Records of the original server have the same fields in another order; they
 //! are read here as they are, and rewritten once by the migration.
 
-use codeq_queue::{Body, Lease, Owner, State, Task, TaskId, TaskOptions, Time};
+use super::asked::{self, CancelText, UniqueText};
+use codeq_queue::{Body, Lease, Owner, QueueKey, State, Task, TaskId, TaskOptions, Time};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const RESULT_KEY: &str = "codeq:results";
 
@@ -88,6 +90,7 @@ fn write_head(out: &mut Writer, task: &Task) {
         _ => {}
     }
     out.number("updatedAtMs", task.updated_at.millis());
+    asked::write_head(&mut out.0, task);
 }
 
 fn write_tail(out: &mut Writer, task: &Task, beside: Beside<'_>) {
@@ -188,19 +191,32 @@ pub struct Stored<'a> {
     trace_state: String,
     lane: String,
     tags: Vec<String>,
+    expires_at_ms: i64,
+    max_run_ms: u64,
+    unique: Option<UniqueText>,
+    cancel: Option<CancelText>,
+    notes: u32,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     headers: Option<Headers>,
 }
 
 pub fn parse(text: &[u8]) -> Option<Task> {
-    parse_placed(text).map(|(task, _)| task)
+    parse_placed(text).map(|placed| placed.task)
 }
 
-/// With the name of its shard; empty if the record does not say.
-pub fn parse_placed(text: &[u8]) -> Option<(Task, String)> {
+/// A task, and what its record says of where to look.
+pub struct Placed {
+    pub task: Task,
+    /// The name of its shard; empty if the record does not say.
+    pub shard: String,
+    /// What is kept beside the record.
+    pub notes: u32,
+}
+
+pub fn parse_placed(text: &[u8]) -> Option<Placed> {
     let stored: Stored<'_> = serde_json::from_slice(text).ok()?;
-    Some((stored.task()?, stored.shard))
+    Some(Placed { task: stored.task()?, notes: stored.notes, shard: stored.shard })
 }
 
 /// Milliseconds of an RFC 3339 text.
@@ -261,19 +277,30 @@ impl Stored<'_> {
     }
 
     fn options(&self) -> Option<Box<TaskOptions>> {
-        let tags = self.tags.iter().map(|tag| tag.as_str().into()).collect();
-        TaskOptions { lane: given(&self.lane), tags, ..TaskOptions::default() }.boxed()
+        let created_at = time(self.created_at_ms, &self.created_at);
+        let queue = || QueueKey::new(&self.tenant_id, &self.command);
+        let options = TaskOptions {
+            lane: given(&self.lane),
+            tags: self.tags.iter().map(|tag| tag.as_str().into()).collect(),
+            unique: self.unique.as_ref().map(|unique| unique.rule(&queue(), created_at)),
+            expires_at: (self.expires_at_ms != 0).then(|| Time::from_millis(self.expires_at_ms)),
+            max_run: (self.max_run_ms != 0).then(|| Duration::from_millis(self.max_run_ms)),
+        };
+        options.boxed()
     }
 
     fn state(&self, updated_at: Time) -> Option<State> {
         Some(match (&*self.status, &*self.last_known_location) {
             ("PENDING", "DELAYED_ZSET") => State::Delayed { until: Time::from_millis(self.visible_at_ms) },
             ("PENDING", _) => State::Ready { seq: self.seq },
-            ("IN_PROGRESS", _) => State::Running(Arc::new(Lease::new(
-                Arc::new(Owner::new(&self.owner_sub, &self.worker_id)),
-                time(self.lease_until_ms, &self.lease_until),
-                if self.claimed_at_ms == 0 { updated_at } else { time(self.claimed_at_ms, "") },
-            ))),
+            ("IN_PROGRESS", _) => State::Running(Arc::new(Lease {
+                cancel: self.cancel.as_ref().map(CancelText::request),
+                ..Lease::new(
+                    Arc::new(Owner::new(&self.owner_sub, &self.worker_id)),
+                    time(self.lease_until_ms, &self.lease_until),
+                    if self.claimed_at_ms == 0 { updated_at } else { time(self.claimed_at_ms, "") },
+                )
+            })),
             ("COMPLETED", _) => State::Completed,
             ("FAILED", "DLQ_SET") => State::Dead,
             ("FAILED", _) if self.cancelled => State::Cancelled,
@@ -284,83 +311,4 @@ impl Stored<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn task(state: State) -> Task {
-        let body = Body {
-            tenant: "ac\"me".into(),
-            command: "Render".into(),
-            payload: "{ \"id\" : [1.0, \"é\\n\"]}".into(),
-            webhook: Some("https://h/".into()),
-            headers: Box::new([("z".into(), "1".into()), ("a".into(), "\"2\"".into())]),
-            idempotency_key: Some("k".into()),
-            trace_parent: Some("p".into()),
-            trace_state: None,
-            options: TaskOptions {
-                lane: Some("l\"1".into()),
-                tags: ["a".into()].into(),
-                ..TaskOptions::default()
-            }
-            .boxed(),
-        };
-        Task {
-            id: TaskId::from_bits(7),
-            body: Arc::new(body),
-            priority: 3,
-            state,
-            attempts: 2,
-            refunds: 1,
-            max_attempts: 5,
-            error: Some("it \"broke\"".into()),
-            checkpoint: None,
-            progress: None,
-            created_at: Time::from_millis(1_700_000_000_001),
-            updated_at: Time::from_millis(1_700_000_000_020),
-        }
-    }
-
-    #[test]
-    fn every_state_is_read_as_it_was_written() {
-        let lease = Lease::new(
-            Arc::new(Owner::new("s", "w")),
-            Time::from_millis(1_700_000_060_123),
-            Time::from_millis(1_700_000_000_009),
-        );
-        for state in [
-            State::Ready { seq: 9 },
-            State::Delayed { until: Time::from_millis(1_700_000_001_234) },
-            State::Running(Arc::new(lease)),
-            State::Completed,
-            State::Failed,
-            State::Cancelled,
-            State::Dead,
-        ] {
-            let task = task(state);
-            let text = text_of(&task, Beside::default());
-            assert_eq!(parse(text.as_bytes()), Some(task), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_tail_begins_where_scripts_look_for_it() {
-        let task = task(State::Dead);
-        let text = text_of(&task, Beside::default());
-        let at = text.find(&format!(",\"id\":\"{}\"", task.id)).unwrap();
-        let tail = &text[at..];
-        assert!(tail[44..].starts_with(",\"tenantId\":\"ac\\\"me\",\"command\":\"Render\",\"priority\":3,"));
-    }
-
-    #[test]
-    fn a_record_of_the_original_server_is_read_as_it_is() {
-        let text = "{\"id\":\"5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11\",\"command\":\"RENDER\",\"payload\":\"{\\\"a\\\":1}\",\
-            \"priority\":2,\"status\":\"IN_PROGRESS\",\"workerId\":\"w\",\"leaseUntil\":\"2026-03-01T12:00:05Z\",\
-            \"attempts\":1,\"maxAttempts\":5,\"tenantId\":\"t\",\"createdAt\":\"2026-03-01T12:00:00.5Z\",\
-            \"updatedAt\":\"2026-03-01T14:00:01+02:00\",\"extra\":[]}";
-        let task = parse(text.as_bytes()).unwrap();
-        assert_eq!((&*task.body.payload, task.priority), ("{\"a\":1}", 2));
-        assert_eq!(task.created_at, Time::from_millis(1_772_366_400_500));
-        assert_eq!(task.updated_at, Time::from_millis(1_772_366_401_000));
-        assert_eq!(task.state.lease().unwrap().until, Time::from_millis(1_772_366_405_000));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 //! So a task is never claimable twice, and whatever is interrupted is found in `codeq:moving` and goes on. Between
 //! shards of one keyspace each task moves in one step (see [`super::within`]). Running tasks stay until they end.
 
+use super::asked;
 use super::batch::Item;
 use super::connection::{Command, Reply};
 use super::keys::queue_text;
@@ -88,6 +89,7 @@ struct Belongings {
     result: Vec<u8>,
     history: Vec<u8>,
     ends: String,
+    checkpoint: Vec<u8>,
 }
 
 impl KvrocksStore {
@@ -250,7 +252,7 @@ impl Keeper {
             .flat_map(|id| {
                 let hash = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.as_str());
                 let ends = Command::new("ZSCORE").arg(at.keys.of("tasks:ttl")).arg(id.as_str());
-                [hash("tasks"), hash("results"), hash("history"), ends]
+                [hash("tasks"), hash("results"), hash("history"), ends, hash("checkpoints")]
             })
             .collect();
         let replies = at.read(&commands).await?;
@@ -259,8 +261,9 @@ impl Keeper {
             result: found(part[1].clone()).unwrap_or_default(),
             history: found(part[2].clone()).unwrap_or_default(),
             ends: string(part[3].clone()),
+            checkpoint: found(part[4].clone()).unwrap_or_default(),
         };
-        Ok(replies.chunks_exact(4).map(own).collect())
+        Ok(replies.chunks_exact(5).map(own).collect())
     }
 
     fn arrive_item(&self, traveller: &Traveller, text: &[u8], own: &Belongings) -> Item<()> {
@@ -268,6 +271,8 @@ impl Keeper {
         let task = record::parse(text);
         let key = task.as_ref().and_then(|task| task.body.idempotency_key.as_deref());
         let key = key.map(|key| to.keys.idempotency(queue, key)).unwrap_or_default();
+        let expiry = task.as_ref().and_then(asked::waits_until).map(|at| at.millis().to_string());
+        let unique = task.as_ref().and_then(asked::held_key).map(|key| to.keys.unique(queue, key));
         let call = Call::new(Script::Arrive, to.keys.with_queue(queue))
             .arg(traveller.id.as_str())
             .arg(on_shard(text, &to.name))
@@ -279,7 +284,10 @@ impl Keeper {
             .arg(own.result.clone())
             .arg(own.history.clone())
             .arg(&*queue.tenant)
-            .arg(key);
+            .arg(key)
+            .arg(expiry.unwrap_or_default())
+            .arg(unique.unwrap_or_default())
+            .arg(own.checkpoint.clone());
         Item::ask(traveller.to, call, |reply| {
             Answered::of(reply)?;
             Ok(((), Vec::new()))

@@ -6,13 +6,14 @@ use super::events::Told;
 use super::known::Known;
 use super::outcome::{delivery_text, result_text};
 use super::record;
-use super::reply::Answered;
+use super::reply::{Answered, string};
 use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::store::{Abandon, Beat, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{MAX_ATTEMPTS, callback_body, reason_text};
 use codeq_queue::{
-    AttemptOutcome, Event, Failure, FailureReason, Refusal, ResultRecord, State, Status, TaskId, Time, limits,
+    AttemptOutcome, CancelRequest, Event, Failure, FailureReason, Refusal, ResultRecord, State, Status,
+    TaskId, Time, limits,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,9 @@ impl Keeper {
         let known = self.known(&ids).await?;
         let answers = beats.into_iter().zip(known).map(|(beat, known)| {
             let call = known.as_deref().map(|known| self.heartbeat_call(&beat, known, now));
-            // A beat that a failover takes is followed by the next.
-            let lease_until = now.plus(beat.extend);
-            self.report(known, call, move |_| (Ok(Beat { lease_until, cancel: None }), Vec::new()))
-                .without_waiting()
+            let item = self.report(known, call, |answer| (Ok(beaten(answer)), Vec::new()));
+            // A beat that a failover takes is followed by the next; a checkpoint is not.
+            if beat.checkpoint.is_some() { item } else { item.without_waiting() }
         });
         self.run_batch(answers).await
     }
@@ -42,6 +42,8 @@ impl Keeper {
             .number(until.millis())
             .arg(record::lease_text(until))
             .arg(self.lease_clock())
+            .arg(beat.progress.as_deref().unwrap_or_default())
+            .arg(beat.checkpoint.as_deref().unwrap_or_default())
     }
 
     pub async fn nack(self: Arc<Self>, nacks: Vec<Nack>) -> Result<Items<Returned>, Failure> {
@@ -69,9 +71,13 @@ impl Keeper {
             .number(draw)
             .arg(reason.unwrap_or_default())
             .arg(limits::cut(reason.unwrap_or_default(), limits::ATTEMPT_ERROR_BYTES));
-        self.with_end(call, nack.report.id, known, dead_record(reason.unwrap_or(MAX_ATTEMPTS), now), true)
+        let dead = dead_record(reason.unwrap_or(MAX_ATTEMPTS), now);
+        let call = self
+            .with_end(call, nack.report.id, known, dead, true)
             .number(self.now.numbers(1))
             .arg(if nack.refund { "1" } else { "" })
+            .arg(nack.checkpoint.as_deref().unwrap_or_default());
+        self.with_endings(call, now)
     }
 
     pub async fn abandon(self: Arc<Self>, abandons: Vec<Abandon>) -> Result<Items<Returned>, Failure> {
@@ -93,8 +99,11 @@ impl Keeper {
             let call = known.as_deref().map(|known| {
                 let call = self.guarded(Script::Abandon, &abandon.report, known, now);
                 let call = call.arg(if abandon.refund { "1" } else { "" });
-                self.with_end(call, abandon.report.id, known, dead_record(MAX_ATTEMPTS, now), true)
+                let call = self
+                    .with_end(call, abandon.report.id, known, dead_record(MAX_ATTEMPTS, now), true)
                     .number(self.now.numbers(1))
+                    .arg(abandon.checkpoint.as_deref().unwrap_or_default());
+                self.with_endings(call, now)
             });
             let outcome = if abandon.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Abandoned };
             let item =
@@ -191,6 +200,17 @@ impl Keeper {
     }
 }
 
+/// What a heartbeat is answered with: the end of the lease, and by when and why the task is to stop.
+fn beaten(mut answer: Answered) -> Beat {
+    let (lease_until, deadline) = (Time::from_millis(answer.int()), answer.int());
+    let reason = Some(string(answer.next())).filter(|reason| !reason.is_empty());
+    let cancel = (deadline != 0).then(|| {
+        let reason = reason.map(Into::into);
+        Arc::new(CancelRequest { deadline: Time::from_millis(deadline), reason })
+    });
+    Beat { lease_until, cancel }
+}
+
 /// The record of a task that ran out of attempts.
 fn dead_record(error: &str, now: Time) -> ResultRecord {
     ResultRecord {
@@ -210,6 +230,11 @@ fn returned(
     now: Time,
     callbacks: bool,
 ) -> Settled<Returned> {
+    if answer.word == "STOPPED" {
+        let (error, told) = (string(answer.next()), Told::parse(&answer.text()));
+        let event = told.map(|told| told.cancelled(now, error.into(), callbacks));
+        return (Ok(Returned::Cancelled), event.into_iter().collect());
+    }
     let is_dead = answer.word == "DEAD";
     let delay_seconds = u64::try_from(answer.int()).unwrap_or(0);
     let was_empty = answer.int() == 0;

@@ -15,20 +15,23 @@ macro_rules! scripts {
 }
 
 scripts! {
-    Enqueue = ["base", "record", "enqueue"];
+    Enqueue = ["base", "record", "turn", "stop", "intake", "enqueue"];
     Import = ["base", "import"];
-    Claim = ["base", "record", "turn", "due", "claim"];
-    Sweep = ["base", "record", "turn", "due", "sweep"];
-    Walk = ["base", "record", "turn", "due", "walk"];
+    Claim = ["base", "record", "turn", "stop", "due", "claim"];
+    Sweep = ["base", "record", "turn", "stop", "due", "sweep"];
+    Walk = ["base", "record", "turn", "stop", "due", "walk"];
     Glance = ["base", "glance"];
-    Heartbeat = ["base", "record", "guard", "heartbeat"];
-    Nack = ["base", "record", "turn", "guard", "nack"];
-    Abandon = ["base", "record", "turn", "guard", "abandon"];
+    Heartbeat = ["base", "record", "turn", "guard", "heartbeat"];
+    Nack = ["base", "record", "turn", "stop", "guard", "stopped", "nack"];
+    Abandon = ["base", "record", "turn", "stop", "guard", "stopped", "abandon"];
     Submit = ["base", "record", "turn", "guard", "submit"];
-    Cancel = ["base", "record", "turn", "cancel"];
+    Cancel = ["base", "record", "turn", "stop", "cancel"];
     Requeue = ["base", "record", "turn", "requeue"];
     Remove = ["base", "record", "remove"];
     Adopt = ["base", "record", "turn", "adopt"];
+    SchedulePut = ["base", "schedule_put"];
+    SchedulePlace = ["schedule_place"];
+    Tick = ["base", "record", "turn", "stop", "intake", "tick"];
     QueueDrop = ["base", "queue_drop"];
     Pause = ["pause"];
     OutboxTake = ["outbox_take"];

@@ -8,8 +8,10 @@ use super::notes::Notes;
 use super::options::{Sharding, Timing};
 use super::rate::Servers;
 use super::shard::Shard;
+use super::ticking::Watch;
 use crate::Rules;
 use codeq_queue::delivery::DeliveryReport;
+use codeq_queue::schedule::Schedules;
 use codeq_queue::store::{
     Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
     Pieces, Position, ResultLookup, Returned, ShardView, Submit, TaskRef, Wait,
@@ -54,6 +56,7 @@ pub struct Keeper {
     pub(super) trouble: Mutex<BTreeMap<usize, String>>,
     pub(super) rate_servers: Servers,
     pub(super) former: Former,
+    pub(super) watch: Mutex<Watch>,
 }
 
 impl Keeper {
@@ -210,7 +213,7 @@ impl KvrocksStore {
         self.keeper.shards.iter().map(Shard::round_trips).sum()
     }
 
-    fn run<T, F>(&self, verb: impl FnOnce(Arc<Keeper>) -> F) -> Answer<T>
+    pub(super) fn run<T, F>(&self, verb: impl FnOnce(Arc<Keeper>) -> F) -> Answer<T>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
@@ -393,6 +396,10 @@ impl Store for KvrocksStore {
 
     fn shared(&self) -> Option<Arc<dyn Shared>> {
         Some(self.keeper.clone())
+    }
+
+    fn scheduling(&self) -> Option<&dyn Schedules> {
+        Some(self)
     }
 
     fn close(self: Arc<Self>) -> Answer<()> {

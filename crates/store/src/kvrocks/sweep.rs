@@ -1,19 +1,18 @@
-//! What time does: delays that are over, leases that have ended, retention.
+//! What time does: delays that are over, leases that have ended, ticks of schedules, retention.
 //!
 //! A claim acts on the queues it looks at. For the others one process at a time sweeps a keyspace: it asks
 //! `codeq:timers` for queues whose bound has passed, and acts on those. When it takes over, and every ten minutes,
 //! it walks through all queues and puts in order what other writers left. Overlapping sweeps are harmless: every
 //! step is a script that looks before it acts.
 
+use super::acted::Acted;
 use super::connection::{Command, Reply};
 use super::create::seconds;
-use super::events::Told;
 use super::known::Known;
-use super::reply::{Answered, int, list, string, strings, text};
+use super::reply::{Answered, int, list, string, strings};
 use super::script::{Call, Script};
 use super::store::Keeper;
-use codeq_queue::event::What;
-use codeq_queue::{AttemptOutcome, Event, Failure, QueueKey, State, TaskId, Time, limits};
+use codeq_queue::{Failure, QueueKey, TaskId, Time, limits};
 use futures_util::future::{join_all, try_join_all};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,17 +40,25 @@ impl Keeper {
     pub fn due_args(&self, call: Call, now: Time) -> Call {
         let ends = self.rules.dead_retention.map_or_else(|| "+inf".into(), |keep| seconds(now.plus(keep)));
         let seed: u32 = rand::random_range(1..0x7fff_ffff);
-        call.number(now.millis())
+        let call = call
+            .number(now.millis())
             .arg(now.to_utc())
             .number(self.inspect_limit)
             .number(self.now.numbers(2 * u64::from(self.inspect_limit)))
             .arg(self.lease_clock())
             .arg(self.backoff_ranges.as_str())
             .number(seed)
-            .arg(ends)
-            .arg(if self.rules.callbacks { "1" } else { "" })
+            .arg(ends);
+        self.with_endings(call, now)
+    }
+
+    /// What `stop.lua` needs, besides the time.
+    pub fn with_endings(&self, call: Call, now: Time) -> Call {
+        let kept = self.rules.failed_retention.unwrap_or(self.rules.retention);
+        call.arg(if self.rules.callbacks { "1" } else { "" })
             .arg((self.rules.stamp)(now))
             .arg(format!("{:024x}", rand::random::<u128>() >> 32))
+            .arg(seconds(now.plus(kept)))
     }
 
     /// Acts on everything that is due, in every keyspace. One that fails does not keep the others from theirs.
@@ -86,7 +93,7 @@ impl Keeper {
             let due = self.due_queues(shards, now).await?;
             try_join_all(due.iter().map(|(shard, queue)| self.sweep_queue(*shard, queue, now))).await?;
             if due.len() < DUE_TOGETHER {
-                return Ok(());
+                return self.sweep_ticks(shards, now).await;
             }
         }
     }
@@ -341,53 +348,4 @@ struct Turn {
     is_ours: bool,
     walked: Option<Instant>,
     retained: Option<Time>,
-}
-
-/// What a script did to one queue because it was time.
-pub struct Acted {
-    moved: Vec<Reply>,
-    ready_before_moves: i64,
-    ended: Vec<Reply>,
-    ready_before_ends: i64,
-    looked: i64,
-}
-
-impl Acted {
-    pub fn parse(reply: Reply) -> Acted {
-        let mut parts = list(reply).into_iter();
-        let mut next = || parts.next().unwrap_or(Reply::Nil);
-        Acted {
-            moved: list(next()),
-            ready_before_moves: int(&next()),
-            ended: list(next()),
-            ready_before_ends: int(&next()),
-            looked: int(&next()),
-        }
-    }
-
-    /// Tells what happened. Gives how many ids were looked at.
-    pub fn settle(self, keeper: &Keeper, now: Time, events: &mut Vec<Event>) -> i64 {
-        let mut is_empty = self.ready_before_moves == 0;
-        for reply in self.moved {
-            let Some(told) = Told::parse(&text(reply)) else { continue };
-            events.push(told.event(now, What::Promoted, std::mem::take(&mut is_empty)));
-        }
-        let mut is_empty = self.ready_before_ends == 0;
-        for pair in self.ended {
-            let mut pair = list(pair).into_iter();
-            let told = Told::parse(&pair.next().map(text).unwrap_or_default());
-            let place = string(pair.next().unwrap_or(Reply::Nil));
-            events.extend(told.map(|told| expired(keeper, &told, &place, now, &mut is_empty)));
-        }
-        self.looked
-    }
-}
-
-fn expired(keeper: &Keeper, told: &Told, place: &str, now: Time, is_empty: &mut bool) -> Event {
-    let (outcome, error) = (AttemptOutcome::LeaseExpired, Some("LEASE_EXPIRED".into()));
-    match place {
-        "DLQ_SET" => told.ended(now, State::Dead, Some(outcome), error, keeper.rules.callbacks),
-        "PENDING_LIST" => told.returned(now, outcome, error, std::mem::take(is_empty)),
-        _ => told.returned(now, outcome, error, false),
-    }
 }

@@ -1,5 +1,7 @@
--- Gives a task back at once; with a refund the attempt does not count. After guard.lua.
--- ARGV[8..]: refund '1' or '', result, retention score, delivery id or '', delivery, sequence number
+-- Gives a task back at once; with a refund the attempt does not count. One that was to stop ends. After guard.lua.
+-- ARGV[8..]: refund '1' or '', result, retention score, delivery id or '', delivery, sequence number,
+--            checkpoint or '', what `endings` reads
+if h.cancel then return stopped(15, ARGV[14]) end
 local told, steps, pushed = summary_read(h), {}, nil
 local is_dead = ARGV[8] ~= '1' and h.attempts - h.refunds >= (h.maxAttempts or 0)
 free(steps, q, id, h)
@@ -14,6 +16,7 @@ else
   if ARGV[8] == '1' then h.refunds = h.refunds + 1 end
   pushed = make_ready(steps, q, id, h, tonumber(ARGV[13]))
 end
+leave_checkpoint(steps, id, h, ARGV[14])
 local refusal, done = attempt(steps)
 if refusal then return refusal end
 redis.call('DEL', lease)

@@ -1,6 +1,6 @@
 -- Stores a task that moves here from another shard, at the tail of its place. After base.lua.
 -- ARGV: id, record, place, priority, visible-at score, retention score or '', created score, result or '',
---       history or '', tenant, idempotency key or ''
+--       history or '', tenant, idempotency key or '', expiry ms or '', unique key or '', checkpoint or ''
 local q = queue(1)
 local id, where, steps = ARGV[1], ARGV[3], {}
 if redis.call('HEXISTS', TASKS, id) == 1 then return { 'EXISTS' } end
@@ -19,10 +19,18 @@ if ARGV[6] ~= '' then
 end
 if ARGV[8] ~= '' then steps[#steps + 1] = { { 'HSET', P .. 'results', id, ARGV[8] }, { 'HDEL', P .. 'results', id } } end
 if ARGV[9] ~= '' then steps[#steps + 1] = { { 'HSET', P .. 'history', id, ARGV[9] }, { 'HDEL', P .. 'history', id } } end
+if ARGV[12] ~= '' then
+  steps[#steps + 1] = { { 'ZADD', q.leases, ARGV[12], id }, { 'ZREM', q.leases, id } }
+  steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', ARGV[12], q.name } }
+end
+if ARGV[14] ~= '' then
+  steps[#steps + 1] = { { 'HSET', P .. 'checkpoints', id, ARGV[14] }, { 'HDEL', P .. 'checkpoints', id } }
+end
 steps[#steps + 1] = { { 'SADD', P .. 'queues', q.name } }
 steps[#steps + 1] = { { 'SADD', P .. 'queues:' .. ARGV[10], q.name } }
 local refusal = attempt(steps)
 if refusal then return refusal end
 redis.call('HSET', TASKS, id, ARGV[2])
 if ARGV[11] ~= '' then redis.call('SET', ARGV[11], id) end
+if ARGV[13] ~= '' then redis.call('SETNX', ARGV[13], id) end
 return { 'OK' }

@@ -8,14 +8,16 @@ local P = string.sub(TASKS, 1, -6)
 local function int(n) return string.format('%.0f', n) end
 local function score(ms) return string.format('%.3f', ms / 1000) end
 
--- The n-th queue. `name` is what the indexes of queues and timers call it.
-local function queue(n)
-  local base = KEYS[n + 1]
+-- The queue whose keys begin so. `name` is what the indexes of queues and timers call it.
+local function queue_at(base)
   return {
     base = base, name = string.sub(base, #P + 3), inprog = base .. ':inprog', leases = base .. ':leases',
     delayed = base .. ':delayed', dlq = base .. ':dlq', stale = base .. ':stale', list = base .. ':pending:',
   }
 end
+
+-- The n-th queue that the script is about.
+local function queue(n) return queue_at(KEYS[n + 1]) end
 
 -- Hands a list over in parts that fit into one command. Pairs stay together.
 local function in_parts(list, take)

@@ -1,5 +1,5 @@
 -- Lends tasks of the given queues to those who want them, in their order. After due.lua.
--- ARGV[12..]: 'first' (the first queue with work) or 'any' (highest priority, then the oldest head), queues, how many
+-- ARGV[13..]: 'first' (the first queue with work) or 'any' (highest priority, then the oldest head), queues, how many
 --       of them act on what is due first, discard limit, latest instant of the server in ms or '', names of the queues
 --       among the paused; then of everyone who claims: count, lease ms, until ms, until text, worker id, subject
 local at = DUE_ARGS + 1
@@ -29,6 +29,18 @@ for n = 1, queues do
   end
   if redis.call('SISMEMBER', P .. 'paused', ARGV[at]) == 0 then open[#open + 1] = q end
   at = at + 1
+end
+
+-- Ends a task at the head that nobody has claimed in time, before its turn among the timers.
+local expired = { {}, 0, {}, 1, 0 }
+local function has_expired(q, id, h)
+  local at = expires_at(h)
+  if not at or at > now then return false end
+  local told = expire_waiting(by, q, id, h)
+  -- One that cannot be ended stays where it is, and nothing behind it is looked at.
+  if not told then discards = 0 end
+  expired[3][#expired[3] + 1] = told
+  return true
 end
 
 -- An id that is not pending any more is dropped by whoever pops it.
@@ -71,7 +83,7 @@ local function look(q)
       local id = redis.call('LINDEX', q.list .. p, -1)
       if not id then break end
       local h = find(id)
-      if h and h.status == 'PENDING' then
+      if h and h.status == 'PENDING' and not has_expired(q, id, h) then
         q.head = { id = id, h = h, p = p, created = created(h) }
         return
       end
@@ -96,33 +108,38 @@ end
 
 local function lend(q, to)
   local id, h, list = q.head.id, q.head.h, q.list .. q.head.p
-  local until_ms = tonumber(ARGV[to + 2])
+  local life, until_ms, until_text = tonumber(ARGV[to + 1]), tonumber(ARGV[to + 2]), ARGV[to + 3]
+  local longest, expiry = h.maxRunMs or 0, expires_at(h)
+  if longest > 0 and longest < life then life, until_ms, until_text = longest, now + longest, '' end
+  local undo = expiry and { 'ZADD', q.leases, int(expiry), id } or { 'ZREM', q.leases, id }
   local steps = {
     { { 'RPOP', list }, { 'RPUSH', list, id } },
     { { 'SADD', q.inprog, id }, { 'SREM', q.inprog, id } },
-    { { 'ZADD', q.leases, ARGV[to + 2], id }, { 'ZREM', q.leases, id } },
+    { { 'ZADD', q.leases, int(until_ms), id }, undo, always = true },
   }
   if h.lastKnownLocation == 'DELAYED_ZSET' then steps[#steps + 1] = { { 'ZREM', q.delayed, id } } end
   if not q.bound or until_ms < q.bound then
-    steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', ARGV[to + 2], q.name } }
+    steps[#steps + 1] = { { 'ZADD', P .. 'timers', 'LT', int(until_ms), q.name } }
     q.bound = until_ms
   end
+  release(steps, id, h, 'started')
   local refusal = attempt(steps)
   if refusal then return nil, refusal end
   if ARGV[5] == 'caller' then
     redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4])
   else
-    redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4], 'PX', ARGV[to + 1])
+    redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4], 'PX', int(life))
   end
   -- It was changed last when it became ready.
   local ready_at = int(h.updatedAtMs)
   place(h, 'IN_PROGRESS', 'INPROG_SET')
   touch(h, now, stamp)
   h.attempts = h.attempts + 1
-  h.workerId, h.ownerSub, h.leaseUntil = ARGV[to + 4], ARGV[to + 5], ARGV[to + 3]
+  h.workerId, h.ownerSub, h.leaseUntil = ARGV[to + 4], ARGV[to + 5], until_text
   h.leaseUntilMs, h.claimedAtMs = until_ms, now
   q.seen = false
-  return { keep(id, h), ready_at }
+  local checkpoint = has_note(h, CHECKPOINT) and redis.call('HGET', P .. 'checkpoints', id)
+  return { keep(id, h), ready_at, checkpoint or '' }
 end
 
 local lent, is_dry = {}, false
@@ -144,4 +161,5 @@ for to = at, #ARGV, 6 do
   end
   lent[#lent + 1] = mine
 end
+if #expired[3] > 0 then acts[#acts + 1] = expired end
 return { 'OK', acts, lent, discards <= 0 and 1 or 0 }

@@ -31,6 +31,8 @@ for at = 1, #pairs, 2 do
   local h = find(id)
   if h and (where == 'dead' or h.status == 'PENDING') then
     ids[#ids + 1] = id
+    -- It does not expire on its way.
+    if expires_at(h) then redis.call('ZREM', q.leases, id) end
     redis.call('HSET', MOVING, id, table.concat({ int(n), to, where, p, pairs[at + 1], ARGV[6] }, '\n'))
     n = n + 1
   elseif where == 'pending' then

@@ -1,11 +1,13 @@
--- What time does to a queue: delays that are over, leases that have ended. After turn.lua.
+-- What time does to a queue: delays that are over, leases that have ended, deadlines of cancels, tasks that nobody has
+-- claimed in time. After stop.lua.
 --
 -- `timers` holds for each queue a lower bound of the first instant at which something of it falls due. Whoever makes
 -- something due earlier lowers it; only here it is set anew.
 -- ARGV: now ms, stamp, limit, first sequence number, 'store' or 'caller' (who ends leases), backoff ranges, seed,
---       dead retention score, callbacks '1' or '', callback stamp, delivery id prefix
-local DUE_ARGS = 11
+--       dead retention score, callbacks '1' or '', callback stamp, delivery id prefix, failed retention score
+local DUE_ARGS = 12
 local now, stamp, limit, seq = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local by = endings(now, stamp, 9)
 
 local function typed(key, wanted)
   local found = redis.call('TYPE', key)
@@ -77,21 +79,6 @@ local function draw()
   return state / 2147483647
 end
 
-local deliveries = 0
-local function expiry_callback(id, h)
-  local told = cjson.decode(summary(h))
-  if ARGV[9] == '' or not told.webhook then return '', '' end
-  deliveries = deliveries + 1
-  local delivery = ARGV[11] .. string.format('%08x', deliveries)
-  local body = '{"taskId":"' .. id .. '","eventType":' .. cjson.encode(told.command)
-    .. ',"status":"FAILED","result":null,"error":"LEASE_EXPIRED","artifacts":[],"completedAt":'
-    .. cjson.encode(ARGV[10]) .. '}'
-  local text = '{"attempts":0,"id":"' .. delivery .. '","taskId":"' .. id .. '","tenantId":'
-    .. cjson.encode(told.tenantId) .. ',"url":' .. cjson.encode(told.webhook) .. ',"body":'
-    .. cjson.encode(body) .. ',"createdAt":"' .. stamp .. '"}'
-  return delivery, text
-end
-
 -- When the lease really ends, or nothing if it has ended.
 local function lives_until(id, h)
   if ARGV[5] == 'caller' then
@@ -102,19 +89,27 @@ local function lives_until(id, h)
   if left > 0 then return now + left end
 end
 
+-- Ends a running task that was to stop.
+local function stop(q, id, h)
+  local told, steps = summary_read(h), {}
+  local error = cancel_steps(steps, by, q, id, h, h.cancel.reason)
+  if attempt(steps) then return nil end
+  redis.call('DEL', P .. 'lease:' .. id)
+  keep(id, h)
+  return { told, 'CANCELLED', error }
+end
+
 -- Ends a lease that has run out. Gives what is told of it.
 local function expire(q, id, h)
+  if h.cancel then return stop(q, id, h) end
   local used, told, steps = h.attempts - h.refunds, summary_read(h), {}
   free(steps, q, id, h)
   remember(steps, id, h, now, 'lease_expired', 'LEASE_EXPIRED')
   touch(h, now, stamp)
   h.error = 'LEASE_EXPIRED'
   if used >= (h.maxAttempts or 0) then
-    local result = '{"taskId":"' .. id .. '","status":"FAILED","error":"LEASE_EXPIRED",'
-      .. '"failureReason":"MAX_ATTEMPTS","completedAt":"' .. stamp .. '"}'
-    local delivery, text = expiry_callback(id, h)
-    call_back(steps, delivery, text, now)
-    make_dead(steps, q, id, h, result, ARGV[8])
+    call_failure_back(steps, by, id, h, 'LEASE_EXPIRED')
+    make_dead(steps, q, id, h, failure_text(by, id, 'LEASE_EXPIRED', 'MAX_ATTEMPTS'), ARGV[8])
   else
     clear_lease(h)
     local delay = delay_of(ARGV[6], used, draw())
@@ -131,17 +126,27 @@ local function expire(q, id, h)
   return { told, h.lastKnownLocation }
 end
 
+-- Acts on a running task whose instant has come.
+local function repair_running(q, id, h)
+  if h.cancel and h.cancel.by <= now then return stop(q, id, h) end
+  local alive = lives_until(id, h)
+  if not alive then return expire(q, id, h) end
+  if h.cancel and h.cancel.by < alive then alive = h.cancel.by end
+  redis.call('ZADD', q.leases, int(alive), id)
+end
+
 local function repair(q, due)
   local ended = {}
   for i = 1, #due, 2 do
     local id = due[i]
     local h = find(id)
-    local is_running = h and h.status == 'IN_PROGRESS'
-    local alive = is_running and lives_until(id, h)
-    if alive then
-      redis.call('ZADD', q.leases, int(alive), id)
-    elseif is_running then
-      ended[#ended + 1] = expire(q, id, h)
+    local expiry = h and expires_at(h)
+    if h and h.status == 'IN_PROGRESS' then
+      ended[#ended + 1] = repair_running(q, id, h)
+    elseif expiry and expiry > now then
+      redis.call('ZADD', q.leases, int(expiry), id)
+    elseif expiry and redis.call('HEXISTS', P .. 'moving', id) == 0 then
+      ended[#ended + 1] = expire_waiting(by, q, id, h)
     else
       redis.call('SREM', q.inprog, id)
       redis.call('ZREM', q.leases, id)

@@ -12,8 +12,11 @@ for at = 3, #ARGV do
     end
   end
 end
+local h = find(id)
+local key = h and h.unique and P .. 'unique:' .. h.unique.name
+if key and redis.pcall('GET', key) == id then redis.call('DEL', key) end
 local steps = {
   { { 'ZREM', P .. 'tasks:ttl', id } }, { { 'ZREM', P .. 'created', id } }, { { 'HDEL', P .. 'results', id } },
-  { { 'HDEL', P .. 'history', id } }, { { 'HDEL', TASKS, id } }, { { 'HDEL', MOVING, id } },
+  { { 'HDEL', P .. 'history', id } }, { { 'HDEL', P .. 'checkpoints', id } }, { { 'HDEL', TASKS, id } }, { { 'HDEL', MOVING, id } },
 }
 return attempt(steps) or { 'OK' }

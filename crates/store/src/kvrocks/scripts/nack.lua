@@ -1,7 +1,8 @@
--- Gives a task back: to wait, or to the dead letters. After guard.lua.
+-- Gives a task back: to wait, or to the dead letters. One that was to stop ends. After guard.lua.
 -- ARGV[8..]: seconds or '' for the policy, backoff ranges, draw, reason or '', reason for the history,
 --            result, retention score, delivery id or '', delivery, sequence number,
---            refund '1' or ''
+--            refund '1' or '', checkpoint or '', what `endings` reads
+if h.cancel then return stopped(20, ARGV[19]) end
 local used, told, steps = h.attempts - h.refunds, summary_read(h), {}
 local is_refund, delay, pushed = ARGV[18] == '1', 0, nil
 local is_dead = not is_refund and used >= (h.maxAttempts or 0)
@@ -23,6 +24,7 @@ else
     make_delayed(steps, q, id, h, now + delay * 1000)
   end
 end
+leave_checkpoint(steps, id, h, ARGV[19])
 local refusal, done = attempt(steps)
 if refusal then return refusal end
 redis.call('DEL', lease)

@@ -20,6 +20,7 @@ local function find(id) return parse(redis.call('HGET', TASKS, id), id) end
 local STRINGS = { 'workerId', 'ownerSub', 'leaseUntil', 'error', 'resultKey', 'updatedAt' }
 local NUMBERS = {
   'attempts', 'refunds', 'maxAttempts', 'leaseUntilMs', 'claimedAtMs', 'visibleAtMs', 'seq', 'updatedAtMs',
+  'expiresAtMs', 'maxRunMs', 'notes',
 }
 
 local function head_text(h)
@@ -33,6 +34,8 @@ local function head_text(h)
     if value and value ~= 0 then out[#out + 1] = ',"' .. name .. '":' .. int(value) end
   end
   if h.cancelled then out[#out + 1] = ',"cancelled":true' end
+  if h.unique then out[#out + 1] = ',"unique":' .. cjson.encode(h.unique) end
+  if h.cancel then out[#out + 1] = ',"cancel":' .. cjson.encode(h.cancel) end
   return table.concat(out)
 end
 
@@ -70,6 +73,30 @@ local function number(h) return counted(h, '"createdNo":') end
 -- Whether the text directly behind the id is the given one: the tenant.
 local function belongs(h, tenant) return string.sub(h.tail, 45, 44 + #tenant) == tenant end
 
+local function is_live(h) return h.status == 'PENDING' or h.status == 'IN_PROGRESS' end
+
+-- `notes` says what is kept beside the record: a checkpoint, progress, or both.
+local CHECKPOINT, PROGRESS = 1, 2
+local function has_note(h, note) return math.floor((h.notes or 0) / note) % 2 == 1 end
+local function add_note(h, note)
+  if not has_note(h, note) then h.notes = (h.notes or 0) + note end
+end
+local function drop_note(h, note)
+  if has_note(h, note) then h.notes = h.notes - note end
+end
+
+-- When a task that nobody has claimed expires; its entry stands among the leases.
+local function expires_at(h)
+  if h.status == 'PENDING' and h.attempts == 0 and (h.expiresAtMs or 0) > 0 then return h.expiresAtMs end
+end
+
+-- When the store acts on a running task by itself: when its lease ends, or at the deadline of a cancel before that.
+local function acts_at(h)
+  local at = h.leaseUntilMs or 0
+  if h.cancel and h.cancel.by < at then at = h.cancel.by end
+  return at
+end
+
 -- Times of a record never go back.
 local function touch(h, now, stamp)
   if now >= h.updatedAtMs then h.updatedAtMs, h.updatedAt = now, stamp end
@@ -82,5 +109,5 @@ end
 
 local function clear_lease(h)
   h.workerId, h.ownerSub, h.leaseUntil = '', '', ''
-  h.leaseUntilMs, h.claimedAtMs = 0, 0
+  h.leaseUntilMs, h.claimedAtMs, h.cancel = 0, 0, nil
 end

@@ -41,6 +41,9 @@ local steps = {
 }
 if result then steps[#steps + 1] = { { 'HDEL', P .. 'results', id }, { 'HSET', P .. 'results', id, result } } end
 if history then steps[#steps + 1] = { { 'HDEL', P .. 'history', id }, { 'HSET', P .. 'history', id, history } } end
+local rule = h.unique
+local key = rule and P .. 'unique:' .. rule.name
+if key and redis.pcall('GET', key) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
 if dead or not h.lastKnownLocation then steps[#steps + 1] = { { 'SREM', q.dlq, id }, { 'SADD', q.dlq, id } } end
 if not h.lastKnownLocation then
   steps[#steps + 1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }
@@ -50,6 +53,7 @@ end
 local refusal = attempt(steps)
 if refusal then return refusal end
 redis.call('HDEL', TASKS, id)
+if has_note(h, CHECKPOINT) then redis.pcall('HDEL', P .. 'checkpoints', id) end
 if not h.lastKnownLocation then redis.call('DEL', P .. 'lease:' .. id) end
 if named == id then redis.call('DEL', ARGV[8]) end
 return { 'OK' }

@@ -20,6 +20,11 @@ local function move(id, place)
   if not h or (where ~= 'dead' and h.status ~= 'PENDING') then return false end
   redis.call('HSET', TASKS, id, on_shard(text))
   redis.call(unpack(place))
+  if expires_at(h) then
+    redis.call('ZREM', from.leases, id)
+    redis.call('ZADD', to.leases, int(expires_at(h)), id)
+    redis.call('ZADD', P .. 'timers', 'LT', int(expires_at(h)), to.name)
+  end
   return true
 end
 

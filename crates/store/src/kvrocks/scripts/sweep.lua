@@ -1,5 +1,5 @@
 -- Acts on what is due in one queue. After due.lua.
--- ARGV[12]: how many to make ready at once when there are very many
+-- ARGV[13]: how many to make ready at once when there are very many
 local q = queue(1)
 local bound = redis.call('ZSCORE', P .. 'timers', q.name)
 local acted, wrong = act(q, tonumber(bound or ''), math.min(limit, tonumber(ARGV[DUE_ARGS + 1])))

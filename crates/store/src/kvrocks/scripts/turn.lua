@@ -1,7 +1,48 @@
 -- What ends an attempt or begins one anew. After record.lua. Each function adds to `steps` what `attempt` is to do.
 local function free(steps, q, id, h)
   steps[#steps + 1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }
-  steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(h.leaseUntilMs or 0), id } }
+  steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(acts_at(h)), id } }
+  -- Progress is of the attempt that runs, and may get lost.
+  if has_note(h, PROGRESS) then
+    steps[#steps + 1] = { { 'HDEL', P .. 'progress', id } }
+    drop_note(h, PROGRESS)
+  end
+end
+
+-- Takes a task that waits out of its place. The id of a ready one stays in its list until somebody pops it: a list is
+-- never searched.
+local function withdraw(steps, q, id, h)
+  if expires_at(h) then
+    steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(expires_at(h)), id } }
+  end
+  if h.lastKnownLocation == 'DELAYED_ZSET' then
+    steps[#steps + 1] = { { 'ZREM', q.delayed, id }, { 'ZADD', q.delayed, score(h.visibleAtMs or 0), id } }
+  else
+    local p = priority(h)
+    steps[#steps + 1] = { { 'HINCRBY', q.stale, p, 1 }, { 'HINCRBY', q.stale, p, -1 } }
+  end
+end
+
+-- The task that has a unique key; a key of another type is nobody's.
+local function holder_of(name)
+  local id = redis.pcall('GET', P .. 'unique:' .. name)
+  return type(id) == 'string' and id or nil
+end
+
+-- Frees the unique key of a task that has come to this point: 'started', or 'ended'. A key that is taken for some time
+-- is free when that is over.
+local function release(steps, id, h, point)
+  local rule = h.unique
+  if not rule or type(rule.to) == 'number' or (point == 'started' and rule.to ~= 'started') then return end
+  local key = P .. 'unique:' .. rule.name
+  if holder_of(rule.name) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end
+end
+
+-- Keeps what a worker leaves for the next attempt. Comes last among the steps, because it is not undone.
+local function leave_checkpoint(steps, id, h, text)
+  if text == '' then return end
+  steps[#steps + 1] = { { 'HSET', P .. 'checkpoints', id, text } }
+  add_note(h, CHECKPOINT)
 end
 
 -- The history of a task with its running attempt ended. A first attempt has none before it.
@@ -64,9 +105,17 @@ end
 local function finish(steps, id, h, status, where, result, ends)
   place(h, status, where)
   clear_lease(h)
+  release(steps, id, h, 'ended')
+  -- A key that is taken for some time names a record.
+  local to = h.unique and h.unique.to
+  if type(to) == 'number' and ends ~= '+inf' and tonumber(ends) * 1000 < to then ends = score(to) end
   h.resultKey = 'codeq:results'
   steps[#steps + 1] = { { 'HSET', P .. 'results', id, result }, { 'HDEL', P .. 'results', id } }
   steps[#steps + 1] = { { 'ZADD', P .. 'tasks:ttl', ends, id } }
+  if status == 'COMPLETED' and has_note(h, CHECKPOINT) then
+    steps[#steps + 1] = { { 'HDEL', P .. 'checkpoints', id } }
+    drop_note(h, CHECKPOINT)
+  end
 end
 
 local function make_dead(steps, q, id, h, result, ends)

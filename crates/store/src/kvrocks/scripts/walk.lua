@@ -1,6 +1,6 @@
 -- Puts a queue in order that other writers, or older versions, may have left: writes its bound and its place in its
 -- tenant's index, and drops ids from the ends of its lists that are not pending. After due.lua.
--- ARGV[12..]: tenant, ids to look at
+-- ARGV[13..]: tenant, ids to look at
 local q = queue(1)
 local tenant, looks = ARGV[DUE_ARGS + 1], tonumber(ARGV[DUE_ARGS + 2])
 local wrong = misused(q)

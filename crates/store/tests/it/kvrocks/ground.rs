@@ -3,7 +3,7 @@
 
 use super::server::Server;
 use codeq_queue::Store;
-use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Timing};
+use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
 use codeq_store::testing::exam::{Candidate, Open, START};
 use codeq_store::{ManualClock, Rules};
 use std::future::Future;
@@ -52,6 +52,20 @@ pub fn standalone() -> Open {
             rules,
             clock,
             timing: Timing::Stepped,
+            ..options(backend.clone())
+        })
+    })
+}
+
+/// The spread shards of the shared server.
+pub fn spread() -> Open {
+    candidate(|| {
+        let backend = keyspace();
+        Arc::new(move |rules, clock| KvrocksOptions {
+            rules,
+            clock,
+            timing: Timing::Stepped,
+            sharding: Sharding { spread: true, ..Sharding::default() },
             ..options(backend.clone())
         })
     })

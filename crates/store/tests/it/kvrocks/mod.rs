@@ -7,6 +7,7 @@ mod cuts;
 mod double;
 mod faults;
 mod floods;
+mod flow;
 pub mod ground;
 mod instances;
 mod isolation;
@@ -22,6 +23,7 @@ mod sharing;
 mod skew;
 mod spreading;
 mod stale;
+mod ticks;
 mod timers;
 mod types;
 mod verbs;
@@ -29,12 +31,23 @@ mod verbs;
 mod exam_standalone {
     use super::ground;
     codeq_store::exam!(ground::standalone());
+    codeq_store::exam!(@flow ground::standalone());
+    codeq_store::exam_schedules!(ground::standalone());
+}
+
+/// Every queue on one of 64 shards of one server.
+mod exam_spread {
+    use super::ground;
+    codeq_store::exam!(@flow ground::spread());
+    codeq_store::exam_schedules!(ground::spread());
 }
 
 /// Each candidate is a shard of its own, on whichever of the three servers its slot lives.
 mod exam_in_a_cluster {
     use super::cluster;
     codeq_store::exam!(cluster::candidates());
+    codeq_store::exam!(@flow cluster::candidates());
+    codeq_store::exam_schedules!(cluster::candidates());
 }
 
 mod model {
