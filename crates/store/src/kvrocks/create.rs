@@ -60,6 +60,9 @@ impl Part {
     }
 }
 
+/// What was made, each with what it was asked for by, and what is to be told of it.
+type MadeTasks<K> = (Vec<(K, Made)>, Vec<Event>);
+
 impl Keeper {
     pub async fn create(self: Arc<Self>, tasks: Vec<NewTask>) -> Result<Items<Created>, Failure> {
         let mut created: Vec<Option<Created>> = tasks.iter().map(|_| None).collect();
@@ -174,7 +177,7 @@ impl Keeper {
         shard: usize,
         tasks: Vec<(K, Task)>,
         now: Time,
-    ) -> Result<(Vec<(K, Made)>, Vec<Event>), Failure> {
+    ) -> Result<MadeTasks<K>, Failure> {
         let mut is_empty = answer.int() == 0;
         let (mut created, mut events) = (Vec::with_capacity(tasks.len()), Vec::new());
         let replies = answer.list();
