@@ -36,7 +36,7 @@ enum Verb {
         #[command(flatten)]
         queue: Named,
         /// The policy as JSON, '@FILE' to read it from a file, or '-' for standard input.
-        policy: String,
+        policy: Option<String>,
     },
     /// Remove the policy of a queue.
     #[command(after_help = "Example:\n  codeq queue policy delete demo")]
@@ -61,6 +61,7 @@ impl Policy {
             }
             Verb::Set { queue, policy } => {
                 let command = queue.of.required()?;
+                let policy = policy.context("policy is required")?;
                 let text = crate::task::read_payload(policy)?;
                 let policy: Value = serde_json::from_str(&text).context("invalid policy JSON")?;
                 let request = api.request(Method::PUT, &place(&command)).body(policy.to_string());

@@ -49,6 +49,11 @@ impl Case {
         Case { thing, foreign, ..self }
     }
 
+    /// About the policy of a queue.
+    const fn limited(self, foreign: (u16, &'static str)) -> Case {
+        Case { command: "limited", thing: Thing::QueuePolicy, foreign, ..self }
+    }
+
     const fn dead(self) -> Case {
         Case { command: "dead", thing: Thing::Dead, foreign: TASK, ..self }
     }
@@ -101,6 +106,10 @@ pub const CASES: &[Case] = &[
     case("GET", "/v1/codeq/raft/status", 200),
     case("GET", "/v1/codeq/admin/queues", 200),
     case("GET", "/v1/codeq/admin/queues/{command}", 200),
+    case("PUT", "/v1/codeq/admin/queues/{command}/policy", 200).body(r#"{"concurrency":1}"#),
+    case("GET", "/v1/codeq/admin/queues/{command}/policy", 200).limited((404, "policy_not_found")),
+    case("DELETE", "/v1/codeq/admin/queues/{command}/policy", 204).limited((404, "policy_not_found")),
+    case("GET", "/v1/codeq/admin/queues/{command}/lanes", 200),
     case("POST", "/v1/codeq/admin/tasks/cleanup", 200),
     Case { also: 200, ..case("PUT", "/v1/codeq/admin/topics/{topicName}", 201).body(POLICY) }
         .of(Thing::Topic, (201, "")),

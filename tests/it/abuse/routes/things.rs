@@ -19,6 +19,8 @@ pub enum Thing {
     Dead,
     Subscription,
     Topic,
+    /// Of the queue `limited`.
+    QueuePolicy,
     Schedule,
     Operation,
     /// A callback that failed.
@@ -73,6 +75,7 @@ impl World {
                 text(&made.json["subscriptionId"])
             }
             Thing::Topic => self.topic().await,
+            Thing::QueuePolicy => self.queue_policy().await,
             Thing::Schedule => self.schedule().await,
             Thing::Operation => self.operation().await,
             Thing::Delivery => self.delivery().await,
@@ -129,6 +132,13 @@ impl World {
         let body = Some(policy.to_string().into_bytes());
         assert_eq!(self.server.send(Method::PUT, &path, Some(&self.admin), body).await.status, 201);
         name
+    }
+
+    async fn queue_policy(&self) -> String {
+        let path = "/v1/codeq/admin/queues/limited/policy";
+        let body = Some(br#"{"concurrency":2}"#.to_vec());
+        assert_eq!(self.server.send(Method::PUT, path, Some(&self.admin), body).await.status, 200);
+        "limited".into()
     }
 
     /// Not due before the test is over.
