@@ -42,6 +42,9 @@ pub enum Made {
     Free,
 }
 
+/// What became of each task, by what its caller calls it.
+pub type TakenIn<K> = Vec<(K, Made)>;
+
 impl Part {
     /// One task on a shard.
     pub fn of_one(shard: usize, queue: QueueKey, at: usize, task: Task, number: u64) -> Part {
@@ -59,9 +62,6 @@ impl Part {
         self.queue == *queue && !is_alone && self.tasks.len() < PART_TASKS && self.bytes < PART_BYTES
     }
 }
-
-/// What was made, each with what it was asked for by, and what is to be told of it.
-type MadeTasks<K> = (Vec<(K, Made)>, Vec<Event>);
 
 impl Keeper {
     pub async fn create(self: Arc<Self>, tasks: Vec<NewTask>) -> Result<Items<Created>, Failure> {
@@ -177,7 +177,7 @@ impl Keeper {
         shard: usize,
         tasks: Vec<(K, Task)>,
         now: Time,
-    ) -> Result<MadeTasks<K>, Failure> {
+    ) -> Result<(TakenIn<K>, Vec<Event>), Failure> {
         let mut is_empty = answer.int() == 0;
         let (mut created, mut events) = (Vec::with_capacity(tasks.len()), Vec::new());
         let replies = answer.list();

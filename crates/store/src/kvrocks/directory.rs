@@ -3,7 +3,7 @@
 
 use super::connection::Command;
 use super::reply::{string, strings};
-use super::schedules::{Place, ScheduleName, field};
+use super::schedules::{FullName, SchedulePlace, field};
 use super::scheduling::word;
 use super::script::{Call, Script};
 use super::store::Keeper;
@@ -18,25 +18,25 @@ pub struct Entry {
     at: usize,
     /// Empty if there is none.
     text: String,
-    pub place: Option<Place>,
+    pub place: Option<SchedulePlace>,
 }
 
 impl Keeper {
     /// The shard of a schedule's name, and behind it the one that it had before queues were spread.
-    fn directories(&self, name: &ScheduleName) -> Vec<usize> {
+    fn directories(&self, name: &FullName) -> Vec<usize> {
         let shards = u32::try_from(super::spread::SPREAD_SHARDS).unwrap_or(1);
         let spread = directory_shard(&name.0, &name.1, shards);
         let spread = self.sharding.spread.then(|| self.spread_index(spread as usize));
         spread.into_iter().chain([self.default_shard]).collect()
     }
 
-    pub async fn schedule_entry(&self, name: &ScheduleName) -> Result<Entry, Failure> {
+    pub async fn schedule_entry(&self, name: &FullName) -> Result<Entry, Failure> {
         let directories = self.directories(name);
         for shard in &directories {
             let at = &self.shards[*shard];
             let get = Command::new("HGET").arg(at.keys.of("schedules:places")).arg(field(name));
             let text = string(at.read_one(get).await?);
-            if let Some(place) = Place::parse(&text) {
+            if let Some(place) = SchedulePlace::parse(&text) {
                 return Ok(Entry { at: *shard, text, place: Some(place) });
             }
         }
@@ -44,7 +44,7 @@ impl Keeper {
     }
 
     /// What the directories say of these first; nothing where they do not answer.
-    pub async fn first_entries(&self, names: &[ScheduleName]) -> Vec<Option<Place>> {
+    pub async fn first_entries(&self, names: &[FullName]) -> Vec<Option<SchedulePlace>> {
         let mut by_keyspace: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, name) in names.iter().enumerate() {
             by_keyspace.entry(self.keyspace_of(self.directories(name)[0])).or_default().push(number);
@@ -56,10 +56,10 @@ impl Keeper {
             let texts = at.read_one(fields.fold(get, Command::arg)).await.map(strings).unwrap_or_default();
             (numbers, texts)
         });
-        let mut places: Vec<Option<Place>> = names.iter().map(|_| None).collect();
+        let mut places: Vec<Option<SchedulePlace>> = names.iter().map(|_| None).collect();
         for (numbers, texts) in join_all(asked).await {
             for (number, text) in numbers.into_iter().zip(texts) {
-                places[number] = Place::parse(&text);
+                places[number] = SchedulePlace::parse(&text);
             }
         }
         places
@@ -68,15 +68,15 @@ impl Keeper {
     /// False if the entry is not the one that was read any more.
     pub async fn set_schedule_entry(
         &self,
-        name: &ScheduleName,
+        name: &FullName,
         read: &Entry,
-        place: Option<&Place>,
+        place: Option<&SchedulePlace>,
     ) -> Result<bool, Failure> {
         let at = &self.shards[read.at];
         let call = Call::new(Script::SchedulePlace, vec![at.keys.of("schedules:places")])
             .arg(field(name))
             .arg(read.text.as_str())
-            .arg(place.map(Place::text).unwrap_or_default());
+            .arg(place.map(SchedulePlace::text).unwrap_or_default());
         at.writer.run(vec![call], |replies| Ok((word(replies)? == "OK", Vec::new()))).await
     }
 }

@@ -12,34 +12,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Tenant and name.
-pub type ScheduleName = (Arc<str>, Arc<str>);
+pub type FullName = (Arc<str>, Arc<str>);
 
 /// What a schedule is called in the hashes of its shard. Names have no line breaks.
-pub fn field((tenant, name): &ScheduleName) -> String {
+pub fn field((tenant, name): &FullName) -> String {
     format!("{tenant}\n{name}")
 }
 
-pub fn read_field(field: &str) -> Option<ScheduleName> {
+pub fn read_field(field: &str) -> Option<FullName> {
     let (tenant, name) = field.rsplit_once('\n')?;
     Some((tenant.into(), name.into()))
 }
 
 /// Where a schedule lives, as the directory says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SchedulePlace {
     pub shard: String,
     /// Lower case.
     pub command: String,
 }
 
-impl Place {
+impl SchedulePlace {
     pub fn text(&self) -> String {
         format!("{}\n{}", self.shard, self.command)
     }
 
-    pub fn parse(text: &str) -> Option<Place> {
+    pub fn parse(text: &str) -> Option<SchedulePlace> {
         let (shard, command) = text.split_once('\n')?;
-        Some(Place { shard: shard.into(), command: command.into() })
+        Some(SchedulePlace { shard: shard.into(), command: command.into() })
     }
 }
 
@@ -123,7 +123,7 @@ fn read_task(text: &DefinitionText) -> Option<NewTask> {
 }
 
 /// Without its progress.
-pub fn read_definition((tenant, name): &ScheduleName, text: &str) -> Option<Schedule> {
+pub fn read_definition((tenant, name): &FullName, text: &str) -> Option<Schedule> {
     let text: DefinitionText = serde_json::from_str(text).ok()?;
     let rhythm = match (&text.cron, text.every_seconds) {
         (Some(cron), _) => Rhythm::Cron(Cron::parse(cron).ok()?),
@@ -215,21 +215,26 @@ pub fn read_progress(text: &str) -> Option<(Progress, u64)> {
 
 /// A schedule with the texts that it was read from: whoever changes it says what it was.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct HeldSchedule {
     pub schedule: Schedule,
     pub definition: String,
     pub progress: String,
     pub edition: u64,
 }
 
-impl Held {
-    pub fn parse(name: &ScheduleName, definition: String, progress: String) -> Option<Held> {
+impl HeldSchedule {
+    pub fn parse(name: &FullName, definition: String, progress: String) -> Option<HeldSchedule> {
         let schedule = read_definition(name, &definition)?;
         let (known, edition) = read_progress(&progress)?;
-        Some(Held { schedule: Schedule { progress: known, ..schedule }, definition, progress, edition })
+        Some(HeldSchedule {
+            schedule: Schedule { progress: known, ..schedule },
+            definition,
+            progress,
+            edition,
+        })
     }
 
-    pub fn name(&self) -> ScheduleName {
+    pub fn name(&self) -> FullName {
         (self.schedule.tenant.clone(), self.schedule.name.clone())
     }
 }
@@ -242,7 +247,7 @@ mod tests {
 
     #[test]
     fn schedules_are_read_as_they_were_written() {
-        let name: ScheduleName = ("ac\nme".into(), "nightly".into());
+        let name: FullName = ("ac\nme".into(), "nightly".into());
         let task = || CreateRequest {
             tenant: name.0.clone(),
             command: "Report".into(),
@@ -279,12 +284,12 @@ mod tests {
             schedule.progress.last_task = Some(TaskId::from_bits(77));
             schedule.progress.mark(BackfillMark { operation: 12, reached: Time::from_millis(3), made: 2 });
             let progress = write_progress(&schedule.progress, 7);
-            let held = Held::parse(&name, write_definition(&schedule), progress).unwrap();
+            let held = HeldSchedule::parse(&name, write_definition(&schedule), progress).unwrap();
             assert_eq!((&held.schedule, held.edition), (&schedule, 7));
             assert_eq!(held.schedule.definition.task_text, schedule.definition.task_text);
         }
         assert_eq!(read_field(&field(&name)), Some(name));
-        let place = Place { shard: "p3".into(), command: "a:b".into() };
-        assert_eq!(Place::parse(&place.text()), Some(place));
+        let place = SchedulePlace { shard: "p3".into(), command: "a:b".into() };
+        assert_eq!(SchedulePlace::parse(&place.text()), Some(place));
     }
 }

@@ -6,7 +6,9 @@
 
 use super::connection::{Command, Reply};
 use super::reply::{Answered, found, list, strings};
-use super::schedules::{Held, Place, ScheduleName, field, new_edition, write_definition, write_progress};
+use super::schedules::{
+    FullName, HeldSchedule, SchedulePlace, field, new_edition, write_definition, write_progress,
+};
 use super::script::{Call, Script};
 use super::store::{Keeper, KvrocksStore};
 use codeq_queue::schedule::{Backfill, Backfilled, Definition, Progress, Schedule, SchedulePut, Schedules};
@@ -19,7 +21,7 @@ use std::sync::Arc;
 const TRIES: usize = 32;
 
 impl Keeper {
-    fn placed_shard(&self, place: &Place) -> Result<usize, Failure> {
+    fn placed_shard(&self, place: &SchedulePlace) -> Result<usize, Failure> {
         let known = self.shards.iter().position(|shard| *shard.name == *place.shard);
         known.ok_or_else(|| Failure::unavailable(format!("shard \"{}\" is not configured", place.shard)))
     }
@@ -28,8 +30,8 @@ impl Keeper {
     pub async fn held_schedules(
         &self,
         shard: usize,
-        names: &[ScheduleName],
-    ) -> Result<Vec<Option<Held>>, Failure> {
+        names: &[FullName],
+    ) -> Result<Vec<Option<HeldSchedule>>, Failure> {
         let at = &self.shards[shard];
         let all = |key: &str| {
             let fields = names.iter().map(field);
@@ -43,19 +45,19 @@ impl Keeper {
         let mut both = list(at.read(&commands).await?.pop().unwrap_or(Reply::Nil)).into_iter();
         let mut texts = || list(both.next().unwrap_or(Reply::Nil)).into_iter().map(found);
         let (definitions, progresses) = (texts(), texts());
-        let held = |((name, definition), progress): ((&ScheduleName, Option<Vec<u8>>), _)| {
+        let held = |((name, definition), progress): ((&FullName, Option<Vec<u8>>), _)| {
             let text = |bytes: Option<Vec<u8>>| String::from_utf8(bytes?).ok();
-            Held::parse(name, text(definition)?, text(progress)?)
+            HeldSchedule::parse(name, text(definition)?, text(progress)?)
         };
         Ok(names.iter().zip(definitions).zip(progresses).map(held).collect())
     }
 
-    async fn held_schedule(&self, shard: usize, name: &ScheduleName) -> Result<Option<Held>, Failure> {
+    async fn held_schedule(&self, shard: usize, name: &FullName) -> Result<Option<HeldSchedule>, Failure> {
         Ok(self.held_schedules(shard, std::slice::from_ref(name)).await?.pop().flatten())
     }
 
     /// A schedule and the shard that it lives on.
-    async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<(usize, Held)>, Failure> {
+    async fn find_schedule(&self, name: &FullName) -> Result<Option<(usize, HeldSchedule)>, Failure> {
         let Some(place) = self.schedule_entry(name).await?.place else { return Ok(None) };
         let home = self.placed_shard(&place)?;
         Ok(self.held_schedule(home, name).await?.map(|held| (home, held)))
@@ -63,7 +65,7 @@ impl Keeper {
 
     async fn put_schedule(
         self: Arc<Self>,
-        name: ScheduleName,
+        name: FullName,
         definition: Definition,
     ) -> Result<Result<(Schedule, SchedulePut), Refusal>, Failure> {
         for _ in 0..TRIES {
@@ -78,7 +80,7 @@ impl Keeper {
     /// `None` if others were quicker.
     async fn try_put(
         &self,
-        name: &ScheduleName,
+        name: &FullName,
         definition: &Definition,
         now: Time,
     ) -> Result<Option<Result<(Schedule, SchedulePut), Refusal>>, Failure> {
@@ -101,7 +103,8 @@ impl Keeper {
             Ok(put) => put,
             Err(refusal) => return Ok(Some(Err(refusal))),
         };
-        let place = Place { shard: self.shards[home].name.to_string(), command: queue.command.to_string() };
+        let place =
+            SchedulePlace { shard: self.shards[home].name.to_string(), command: queue.command.to_string() };
         if entry.place.as_ref() != Some(&place)
             && !self.set_schedule_entry(name, &entry, Some(&place)).await?
         {
@@ -121,8 +124,8 @@ impl Keeper {
     pub async fn store_schedule(
         &self,
         shard: usize,
-        name: &ScheduleName,
-        read: Option<&Held>,
+        name: &FullName,
+        read: Option<&HeldSchedule>,
         schedule: Option<&Schedule>,
     ) -> Result<String, Failure> {
         let bytes = |schedule: &Schedule| i64::try_from(schedule.definition.bytes()).unwrap_or(i64::MAX / 4);
@@ -148,7 +151,7 @@ impl Keeper {
         at.writer.run(vec![call], |replies| Ok((word(replies)?, Vec::new()))).await
     }
 
-    async fn delete_schedule(self: Arc<Self>, name: ScheduleName) -> Result<bool, Failure> {
+    async fn delete_schedule(self: Arc<Self>, name: FullName) -> Result<bool, Failure> {
         for _ in 0..TRIES {
             self.enter().await?;
             let entry = self.schedule_entry(&name).await?;
@@ -168,7 +171,7 @@ impl Keeper {
     /// Changes the progress of a schedule as `change` says.
     async fn change_schedule(
         self: Arc<Self>,
-        name: ScheduleName,
+        name: FullName,
         change: impl Fn(&Schedule, Time) -> Progress + Send + Sync,
     ) -> Result<Result<Schedule, Refusal>, Failure> {
         for _ in 0..TRIES {
@@ -184,7 +187,7 @@ impl Keeper {
         Err(busy())
     }
 
-    async fn trigger_schedule(self: Arc<Self>, name: ScheduleName) -> Result<Result<Task, Refusal>, Failure> {
+    async fn trigger_schedule(self: Arc<Self>, name: FullName) -> Result<Result<Task, Refusal>, Failure> {
         let now = self.enter().await?;
         match self.find_schedule(&name).await? {
             Some((home, held)) => self.trigger(home, &held, now).await.map(Ok),
@@ -255,7 +258,7 @@ impl Keeper {
             "0",
             &limit.to_string(),
         ]);
-        let names: Vec<ScheduleName> = strings(at.read_one(range).await?)
+        let names: Vec<FullName> = strings(at.read_one(range).await?)
             .into_iter()
             .map(|name| (tenant.clone(), name.into()))
             .collect();
@@ -278,7 +281,7 @@ fn busy() -> Failure {
     Failure::unavailable("the schedule is being changed by others")
 }
 
-fn named(tenant: Arc<str>, name: &str) -> ScheduleName {
+fn named(tenant: Arc<str>, name: &str) -> FullName {
     (tenant, name.into())
 }
 

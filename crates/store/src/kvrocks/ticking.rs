@@ -9,7 +9,7 @@ use super::connection::{Command, Reply};
 use super::create::{Made, Part, new_task};
 use super::keys::queue_text;
 use super::reply::{Answered, string, strings};
-use super::schedules::{Held, Place, ScheduleName, field, read_field, write_progress};
+use super::schedules::{FullName, HeldSchedule, SchedulePlace, field, read_field, write_progress};
 use super::script::{Call, Script};
 use super::store::Keeper;
 use codeq_queue::event::{Event, TickOutcome, What};
@@ -125,7 +125,7 @@ impl Keeper {
         now: Time,
         since: Time,
     ) -> Result<bool, Failure> {
-        let names: Vec<ScheduleName> = fields.iter().filter_map(|field| read_field(field)).collect();
+        let names: Vec<FullName> = fields.iter().filter_map(|field| read_field(field)).collect();
         let (held, entries) = (self.held_schedules(shard, &names).await?, self.first_entries(&names).await);
         let mut items = Vec::new();
         for ((name, held), entry) in names.iter().zip(held).zip(entries) {
@@ -148,7 +148,7 @@ impl Keeper {
         Ok(is_idle || moved.into_iter().any(|moved| moved.is_some()))
     }
 
-    fn leads_to(&self, place: &Place, shard: usize, command: &str) -> bool {
+    fn leads_to(&self, place: &SchedulePlace, shard: usize, command: &str) -> bool {
         let there = self.shards.iter().position(|known| *known.name == *place.shard);
         let is_here = there.is_none_or(|there| self.keyspace_of(there) == self.keyspace_of(shard));
         is_here && *place.command == *command
@@ -156,11 +156,11 @@ impl Keeper {
 
     /// Whether the directory leads here. Where it leads nowhere the entry is written again; only where it leads to
     /// another schedule of the name this one does not count.
-    async fn is_ours(&self, shard: usize, held: &Held) -> Result<bool, Failure> {
+    async fn is_ours(&self, shard: usize, held: &HeldSchedule) -> Result<bool, Failure> {
         let (name, queue) = (held.name(), held.schedule.definition.queue());
         // A directory that does not answer stops no ticks.
         let Ok(entry) = self.schedule_entry(&name).await else { return Ok(true) };
-        let home = |place: &Place| self.shards.iter().position(|known| *known.name == *place.shard);
+        let home = |place: &SchedulePlace| self.shards.iter().position(|known| *known.name == *place.shard);
         if let Some(place) = &entry.place {
             if self.leads_to(place, shard, &queue.command) {
                 return Ok(true);
@@ -173,13 +173,14 @@ impl Keeper {
             }
         }
         let at = self.ticking_shard(shard, &queue);
-        let place = Place { shard: self.shards[at].name.to_string(), command: queue.command.to_string() };
+        let place =
+            SchedulePlace { shard: self.shards[at].name.to_string(), command: queue.command.to_string() };
         self.set_schedule_entry(&name, &entry, Some(&place)).await?;
         Ok(true)
     }
 
     /// What becomes of a schedule that is due.
-    fn step_of(&self, shard: usize, held: &Held, now: Time, since: Time) -> Step {
+    fn step_of(&self, shard: usize, held: &HeldSchedule, now: Time, since: Time) -> Step {
         let schedule = &held.schedule;
         let mut progress = schedule.progress.clone();
         let Some(due) = due(schedule, now, since) else { return Step::quiet(progress) };
@@ -207,7 +208,7 @@ impl Keeper {
     }
 
     /// The script that does a step: `None` if somebody else was quicker, or it cannot be done now.
-    fn step_item(&self, home: usize, held: &Held, step: Step, now: Time) -> Item<Option<()>> {
+    fn step_item(&self, home: usize, held: &HeldSchedule, step: Step, now: Time) -> Item<Option<()>> {
         let schedule = held.schedule.clone();
         let queue = schedule.definition.queue();
         let shard = self.ticking_shard(home, &queue);
@@ -274,7 +275,7 @@ impl Keeper {
     pub async fn advance(
         &self,
         home: usize,
-        held: &Held,
+        held: &HeldSchedule,
         progress: &Progress,
         now: Time,
     ) -> Result<bool, Failure> {
@@ -283,7 +284,7 @@ impl Keeper {
     }
 
     /// Makes a task now, besides the plan.
-    pub async fn trigger(&self, home: usize, held: &Held, now: Time) -> Result<Task, Failure> {
+    pub async fn trigger(&self, home: usize, held: &HeldSchedule, now: Time) -> Result<Task, Failure> {
         let schedule = &held.schedule;
         let queue = schedule.definition.queue();
         let shard = self.ticking_shard(home, &queue);
@@ -303,7 +304,7 @@ impl Keeper {
     pub async fn backfill_part(
         &self,
         home: usize,
-        held: &Held,
+        held: &HeldSchedule,
         backfill: &Backfill,
         now: Time,
     ) -> Result<Option<Backfilled>, Failure> {
