@@ -94,6 +94,7 @@ impl Shard {
             Entry::Paused { queue, is_paused } => {
                 let id = self.queues.intern(&queue.tenant, &queue.command);
                 self.queues.at_mut(id).is_paused = is_paused;
+                self.queues.head_changed(id, &self.slots);
                 self.push_queue(id);
                 self.fed.push(id);
             }

@@ -174,6 +174,7 @@ impl Shard {
                 let mut list = self.queues.at(queue).lists[priority];
                 self.slots.unlink(&mut list, slot_id);
                 self.queues.set_list(queue, priority, list);
+                self.queues.head_changed(queue, &self.slots);
             }
             State::Delayed { until } => {
                 self.delayed.remove(&(*until, no));
@@ -203,6 +204,7 @@ impl Shard {
                 let mut list = self.queues.at(queue).lists[priority];
                 self.slots.push_back(&mut list, slot_id);
                 self.queues.set_list(queue, priority, list);
+                self.queues.head_changed(queue, &self.slots);
                 self.fed.push(queue);
             }
             State::Delayed { until } => {

@@ -1,6 +1,6 @@
 //! The queues of a shard: names, ready lists, counts, and who waits on them.
 
-use crate::local::slots::{List, SlotId};
+use crate::local::slots::{List, SlotId, Slots};
 use codeq_queue::{QueueKey, QueueStats, Time};
 use hashbrown::HashTable;
 use std::collections::{BTreeSet, HashMap};
@@ -8,6 +8,14 @@ use std::sync::Arc;
 
 /// Empty queues are remembered (their name, their last claim) up to this many queues.
 const REMEMBERED: usize = 10_000;
+/// Beyond that so many are looked at for each new one: idle ones go faster than new ones come, and nobody pays for all.
+const LOOKED_AT: usize = 4;
+
+/// From so many ready queues of a tenant on their heads are kept in order; fewer are looked through.
+const MANY_READY: usize = 64;
+
+/// Where a head stands among those of a tenant: the highest priority first, then the earliest created.
+type Rank = (u8, Time, u64);
 
 pub struct Queue {
     pub key: QueueKey,
@@ -25,6 +33,8 @@ pub struct Queue {
     pub loaded_ahead: Option<usize>,
     /// Arrival numbers of the claims held here.
     pub waiters: BTreeSet<u64>,
+    /// Under which it stands among the heads of its tenant, while these are kept in order.
+    rank: Option<Rank>,
     is_used: bool,
 }
 
@@ -43,6 +53,7 @@ impl Queue {
             last_claim: None,
             loaded_ahead: None,
             waiters: BTreeSet::new(),
+            rank: None,
             is_used: true,
         }
     }
@@ -53,6 +64,12 @@ impl Queue {
             return None;
         }
         (0..10u8).rev().find_map(|priority| Some((priority, self.lists[usize::from(priority)].first()?)))
+    }
+
+    fn head_rank(&self, slots: &Slots) -> Option<Rank> {
+        let (priority, slot_id) = self.head()?;
+        let slot = slots.at(slot_id);
+        Some((u8::MAX - priority, slot.created_at, slot.no))
     }
 
     fn is_idle(&self) -> bool {
@@ -81,6 +98,14 @@ pub struct Tenant {
     pub ready: BTreeSet<u32>,
     /// Arrival numbers of held claims that take any command.
     pub waiters: BTreeSet<u64>,
+    /// The heads of the ready queues in order, if these are many.
+    heads: Option<Heads>,
+}
+
+#[derive(Default)]
+struct Heads {
+    is_built: bool,
+    ranks: BTreeSet<(Rank, u32)>,
 }
 
 /// Names are hashed and compared without case in the command, so that looking one up allocates nothing.
@@ -96,7 +121,11 @@ pub struct Queues {
     index: HashTable<u32>,
     all: Vec<Queue>,
     free: Vec<u32>,
+    /// Whom to look at next for idle queues.
+    next_look: usize,
     pub tenants: HashMap<Arc<str>, Tenant>,
+    /// Tenants whose heads are kept in order.
+    crowded: usize,
 }
 
 impl Queues {
@@ -122,7 +151,7 @@ impl Queues {
             return id;
         }
         if self.index.len() >= REMEMBERED {
-            self.forget_idle();
+            self.forget_some_idle();
         }
         let queue = Queue::new(QueueKey::new(tenant, command));
         let id = match self.free.pop() {
@@ -141,18 +170,34 @@ impl Queues {
         id
     }
 
-    /// Amortised: called when the table is full, frees every idle queue at once.
-    fn forget_idle(&mut self) {
-        for (id, queue) in self.all.iter_mut().enumerate().filter(|(_, q)| q.is_used && q.is_idle()) {
-            queue.is_used = false;
-            let id = id as u32;
-            let hash = hash(&queue.key.tenant, &queue.key.command);
-            if let Ok(entry) = self.index.find_entry(hash, |known| *known == id) {
-                entry.remove();
+    fn forget_some_idle(&mut self) {
+        for _ in 0..LOOKED_AT {
+            let at = self.next_look % self.all.len().max(1);
+            self.next_look = at + 1;
+            if self.all.get(at).is_some_and(|queue| queue.is_used && queue.is_idle()) {
+                self.forget(at);
             }
-            self.free.push(id);
         }
-        self.tenants.retain(|_, tenant| !tenant.ready.is_empty() || !tenant.waiters.is_empty());
+    }
+
+    fn forget(&mut self, at: usize) {
+        let queue = &mut self.all[at];
+        queue.is_used = false;
+        let id = u32::try_from(at).expect("fewer than four billion queues");
+        let hash = hash(&queue.key.tenant, &queue.key.command);
+        if let Ok(entry) = self.index.find_entry(hash, |known| *known == id) {
+            entry.remove();
+        }
+        let tenant = queue.key.tenant.clone();
+        self.free.push(id);
+        self.forget_idle_tenant(&tenant);
+    }
+
+    /// A tenant without ready tasks and waiting claims needs no entry.
+    pub fn forget_idle_tenant(&mut self, tenant: &str) {
+        if self.tenants.get(tenant).is_some_and(|known| known.ready.is_empty() && known.waiters.is_empty()) {
+            self.tenants.remove(tenant);
+        }
     }
 
     /// Writes a changed list back and keeps the sums that depend on it.
@@ -163,19 +208,114 @@ impl Queues {
         queue.lists[priority] = list;
         match (before, queue.ready) {
             (0, 1..) => {
-                let tenant = queue.key.tenant.clone();
-                self.tenants.entry(tenant).or_default().ready.insert(id);
+                let tenant = self.tenants.entry(queue.key.tenant.clone()).or_default();
+                tenant.ready.insert(id);
+                if tenant.ready.len() > MANY_READY && tenant.heads.is_none() {
+                    tenant.heads = Some(Heads::default());
+                    self.crowded += 1;
+                }
             }
             (1.., 0) => {
                 if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
                     tenant.ready.remove(&id);
+                    if tenant.ready.len() < MANY_READY / 2 && tenant.heads.take().is_some() {
+                        self.crowded -= 1;
+                    }
                 }
             }
             _ => {}
         }
     }
 
+    /// To be told whenever the head of a queue may be another one, or the queue is paused or resumed.
+    pub fn head_changed(&mut self, id: u32, slots: &Slots) {
+        if self.crowded == 0 {
+            return;
+        }
+        let Queues { all, tenants, .. } = self;
+        let Some(tenant) = tenants.get_mut(&all[id as usize].key.tenant) else { return };
+        let Some(heads) = &mut tenant.heads else { return };
+        if !heads.is_built {
+            heads.is_built = true;
+            for id in &tenant.ready {
+                let queue = &mut all[*id as usize];
+                queue.rank = queue.head_rank(slots);
+                heads.ranks.extend(queue.rank.map(|rank| (rank, *id)));
+            }
+            return;
+        }
+        let queue = &mut all[id as usize];
+        let rank = queue.head_rank(slots);
+        if let Some(old) = queue.rank.filter(|old| Some(*old) != rank) {
+            heads.ranks.remove(&(old, id));
+        }
+        // Also if it is the same: it may be of a time when the heads were not kept.
+        heads.ranks.extend(rank.map(|new| (new, id)));
+        queue.rank = rank;
+    }
+
+    /// The best head of a tenant's queues.
+    pub fn best_head(&self, tenant: &str, slots: &Slots) -> Option<SlotId> {
+        let tenant = self.tenants.get(tenant)?;
+        let id = match &tenant.heads {
+            Some(heads) => heads.ranks.first().map(|(_, id)| *id),
+            None => {
+                let ranked = tenant.ready.iter().filter_map(|id| Some((self.at(*id).head_rank(slots)?, *id)));
+                ranked.min().map(|(_, id)| id)
+            }
+        };
+        Some(self.at(id?).head()?.1)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Queue> {
         self.all.iter().filter(|queue| queue.is_used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From ten thousand queues on, every new one looked at all others: a producer of many commands made the creates of
+    /// everyone slow.
+    #[test]
+    fn a_new_queue_costs_the_same_however_many_are_in_use() {
+        let (mut queues, tenant): (Queues, Arc<str>) = (Queues::default(), "acme".into());
+        let mut most = 0;
+        for number in 0..3 * REMEMBERED {
+            let before = queues.next_look;
+            let id = queues.intern(&tenant, &format!("command-{number}"));
+            queues.at_mut(id).delayed = 1;
+            most = most.max(queues.next_look.saturating_sub(before));
+        }
+        assert!(most <= LOOKED_AT, "{most} were looked at for one");
+        assert_eq!(queues.iter().count(), 3 * REMEMBERED, "none of them is idle");
+    }
+
+    #[test]
+    fn idle_queues_go_and_leave_nothing_behind() {
+        let mut queues = Queues::default();
+        for number in 0..20 * REMEMBERED {
+            let tenant: Arc<str> = format!("tenant-{}", number % 100).into();
+            let id = queues.intern(&tenant, &format!("command-{number}"));
+            let mut list = List::default();
+            list.len = 1;
+            queues.set_list(id, 0, list);
+            queues.set_list(id, 0, List::default());
+        }
+        assert!(queues.all.len() <= 2 * REMEMBERED, "{} entries", queues.all.len());
+        assert!(queues.tenants.len() <= 100);
+        let used: Vec<u32> =
+            (0..).zip(&queues.all).filter(|(_, queue)| queue.is_used).map(|(id, _)| id).collect();
+        for id in used {
+            let key = queues.at(id).key.clone();
+            assert_eq!(queues.find(&key.tenant, &key.command), Some(id));
+        }
+    }
+
+    /// What an idle queue costs while it is remembered.
+    #[test]
+    fn a_queue_takes_less_than_three_hundred_bytes() {
+        assert!(size_of::<Queue>() <= 300, "{} bytes", size_of::<Queue>());
     }
 }

@@ -78,14 +78,7 @@ impl Turn<'_> {
             Commands::These(commands) => {
                 commands.iter().find_map(|command| Some(queues.at(queues.find(tenant, command)?).head()?.1))
             }
-            Commands::Any => {
-                let heads = queues.tenants.get(tenant)?.ready.iter().filter_map(|id| queues.at(*id).head());
-                let best = heads.min_by_key(|(priority, slot_id)| {
-                    let slot = self.shard.slots.at(*slot_id);
-                    (u8::MAX - priority, slot.created_at, slot.no)
-                });
-                best.map(|(_, slot_id)| slot_id)
-            }
+            Commands::Any => queues.best_head(tenant, &self.shard.slots),
         }
     }
 
