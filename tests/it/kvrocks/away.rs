@@ -114,7 +114,9 @@ async fn processes_and_servers_are_measured() {
         let number = |field: &str| row[field].as_f64();
         match is_cycle {
             true => assert!(number("per_second") > Some(0.0) && number("server_cpu_us") > Some(0.0), "{row}"),
-            false => assert!(number("process_percent").is_some() && number("server_percent").is_some(), "{row}"),
+            false => {
+                assert!(number("process_percent").is_some() && number("server_percent").is_some(), "{row}")
+            }
         }
     }
 }

@@ -79,7 +79,8 @@ impl Target {
 }
 
 enum Line {
-    Up(MultiplexedConnection),
+    /// And how often the server had been away when it was made.
+    Up(MultiplexedConnection, u64),
     Down,
 }
 
@@ -179,12 +180,15 @@ impl Connection {
 
     async fn line(&self, wire: &Wire) -> Result<MultiplexedConnection, Trouble> {
         let mut line = wire.line.lock().await;
-        if let Line::Up(connection) = &*line {
+        let times_away = self.gate.times_away();
+        if let Line::Up(connection, made) = &*line
+            && *made == times_away
+        {
             return Ok(connection.clone());
         }
         match dial(&self.target).await {
             Ok((connection, _)) => {
-                *line = Line::Up(connection.clone());
+                *line = Line::Up(connection.clone(), times_away);
                 Ok(connection)
             }
             Err(reason) => {
@@ -310,7 +314,7 @@ impl Wire {
 }
 
 fn forget(mut line: MutexGuard<'_, Line>) {
-    if matches!(*line, Line::Up(_)) {
+    if matches!(*line, Line::Up(..)) {
         *line = Line::Down;
     }
 }

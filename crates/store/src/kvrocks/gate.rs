@@ -5,6 +5,7 @@ use super::connection::{Command, Probe, Reply, Target};
 use super::keys::Keys;
 use super::reply::{count, list};
 use codeq_queue::store::ServerView;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -20,13 +21,14 @@ const SURVEY_INTERVAL: Duration = Duration::from_secs(2);
 /// Shared by all connections to one server.
 pub struct Gate {
     away: watch::Sender<Option<String>>,
+    times_away: AtomicU64,
     /// Where the master is and how it is, as last told.
     survey: Mutex<Option<(String, ServerView)>>,
 }
 
 impl Default for Gate {
     fn default() -> Gate {
-        Gate { away: watch::channel(None).0, survey: Mutex::default() }
+        Gate { away: watch::channel(None).0, times_away: AtomicU64::new(0), survey: Mutex::default() }
     }
 }
 
@@ -34,6 +36,11 @@ impl Gate {
     /// Why the server is away, if it is.
     pub fn away(&self) -> Option<String> {
         self.away.borrow().clone()
+    }
+
+    /// Connections from before the last time are worth nothing: the first thing sent over one would be lost.
+    pub fn times_away(&self) -> u64 {
+        self.times_away.load(Ordering::Acquire)
     }
 
     /// Where the master is and how it is, as last told.
@@ -52,6 +59,7 @@ impl Gate {
     pub fn shut(self: &Arc<Self>, target: &Target, reason: &str) {
         let was_shut = self.away.send_replace(Some(reason.to_owned())).is_some();
         if !was_shut {
+            self.times_away.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(err = reason, "a server of the store is away");
             tokio::spawn(self.clone().keep_probing(target.clone()));
         }
