@@ -155,7 +155,8 @@ fn place(options: &KvrocksOptions, shard: &str) -> String {
 
 /// The shards of every server, by the first of them. That of the default shard comes first.
 pub fn places(options: &KvrocksOptions) -> Vec<(String, Vec<String>)> {
-    let (mut places, mut found): (BTreeMap<String, usize>, Vec<(String, Vec<String>)>) = Default::default();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for name in shard_names(options) {
         let at = *places.entry(place(options, &name)).or_insert(found.len());
         match found.get_mut(at) {
