@@ -27,12 +27,29 @@ function average(now, before, name) {
   return of(now, "count") > 0 ? of(now, "sum") / of(now, "count") : undefined;
 }
 
+/** Of a store on several servers: how many are up, which shards are away, and the least of what they have. */
+function servers(shards) {
+  const known = [...new Map(shards.filter((shard) => shard.address).map((shard) => [shard.address, shard])).values()];
+  if (known.length === 0) return [];
+  const up = known.filter((shard) => shard.up && shard.server);
+  const away = shards.filter((shard) => !shard.up).map((shard) => shard.name);
+  const most = Math.max(...up.map((shard) => shard.server.tasks), 0);
+  return [
+    ["Servers up", `${known.filter((shard) => shard.up).length} of ${known.length}`],
+    ["Shards away", away.length > 0 ? away.join(", ") : undefined],
+    ["Fewest replicas", up.length > 0 ? count(Math.min(...up.map((shard) => shard.server.replicas))) : undefined],
+    ["Slowest round trip", up.length > 0 ? millis(Math.max(...up.map((shard) => shard.server.roundTripMs))) : undefined],
+    ["Most tasks on one", up.length > 1 ? count(most) : undefined],
+  ];
+}
+
 function tiles(now, before, store) {
   const synced = average(now, before, "codeq_store_sync_seconds");
   const grouped = average(now, before, "codeq_store_group_size");
   const { provider, dataBytes, diskFreeBytes: free, diskTotalBytes: total } = store;
   return [
     ["Store", provider],
+    ...servers(store.shards ?? []),
     ["Sync time", synced === undefined ? undefined : millis(synced * 1000)],
     ["Changes per sync", grouped === undefined ? undefined : count(Math.round(grouped * 10) / 10)],
     ["Disk used (journal preallocated)", dataBytes === undefined ? undefined : bytes(dataBytes)],

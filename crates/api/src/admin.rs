@@ -110,9 +110,22 @@ pub struct StoreBody<'a> {
 pub struct ShardBody {
     pub name: String,
     pub up: bool,
+    /// Of the master of its server; empty for who is no operator.
     pub address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerBody>,
+}
+
+/// What the server of a shard last told; several shards may live on it.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerBody {
+    pub replicas: u64,
+    pub round_trip_ms: f64,
+    pub queues: u64,
+    pub tasks: u64,
 }
 
 /// A worker that claimed or reported lately.
@@ -201,6 +214,9 @@ pub struct TaskPage<'a> {
     pub items: Vec<Task<'a>>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<String>,
+    /// Shards whose servers did not answer; what they hold comes with a later page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partial: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]

@@ -20,6 +20,7 @@ mod operation;
 mod queue;
 mod schedule;
 mod serve;
+mod store;
 mod table;
 mod tag;
 mod task;
@@ -85,6 +86,7 @@ enum Command {
     Restore(backup::Restore),
     /// Move the tasks of a command from one Kvrocks shard to another.
     MigrateShards(migrate_shards::MigrateShards),
+    Store(store::Store),
     Verify(verify::Verify),
     #[command(hide = true)]
     Connection(client::ConnectionPage),
@@ -153,6 +155,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Backup(backup) => backup.run(&connection),
         Command::Restore(restore) => restore.run(),
         Command::MigrateShards(migrate) => migrate.run(),
+        Command::Store(store) => store.run(),
         Command::Verify(verify) => verify.run(),
         Command::Connection(_) => client::page(self::command()),
     }

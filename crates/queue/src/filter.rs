@@ -159,6 +159,8 @@ pub struct Listed {
     pub tasks: Vec<Task>,
     /// Where to go on. A page may be short, or empty, and yet have one.
     pub next: Option<String>,
+    /// Shards whose servers did not answer; what they hold is not here. Going on from `next` brings it once they do.
+    pub missing: Vec<String>,
 }
 
 #[cfg(test)]

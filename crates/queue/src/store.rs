@@ -240,10 +240,24 @@ pub enum Health {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShardView {
     pub name: String,
-    /// Where its server is looked for.
+    /// Where its server is: the master that was found, else where one is looked for.
     pub address: String,
     /// Why its server is away, if it is.
     pub away: Option<String>,
+    /// What its server last told.
+    pub server: Option<ServerView>,
+}
+
+/// One server, as it last told; several shards may live on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerView {
+    /// Replicas that are connected to it.
+    pub replicas: u64,
+    /// How long a question takes to it and back.
+    pub round_trip: Duration,
+    /// Queues and tasks that it holds.
+    pub queues: u64,
+    pub tasks: u64,
 }
 
 pub trait Store: Send + Sync {

@@ -58,6 +58,7 @@ pub struct Metrics {
     outbox: IntGaugeVec,
     clock_ahead: Gauge,
     store_up: IntGaugeVec,
+    store_replicas: IntGaugeVec,
     subscriptions: IntGaugeVec,
     process: ProcessMetrics,
     counters: Counters,
@@ -186,6 +187,11 @@ impl Metrics {
                 "Whether the server of a shard is there (Kvrocks).",
                 &["shard"],
             ),
+            store_replicas: gauge(
+                "codeq_store_replicas",
+                "Replicas that are connected to the server of a shard (Kvrocks).",
+                &["shard"],
+            ),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
             subscriptions: gauge(
                 "codeq_subscriptions_active",
@@ -284,16 +290,14 @@ impl Metrics {
     pub async fn render(&self, broker: Option<&Arc<Broker>>) -> Result<String, Failure> {
         if let Some(broker) = broker {
             let queues = broker.queues(None).await?;
-            let subscriptions = broker.subscriptions().await?;
+            // They live on one server; without it everything else is told all the same.
+            let subscriptions = broker.subscriptions().await.unwrap_or_default();
             let outbox = broker.outbox().await?;
             for (state, count) in [("pending", outbox.pending), ("failed", outbox.failed)] {
                 self.outbox.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
             }
             self.clock_ahead.set(broker.clock_ahead_ms() as f64 / 1000.0);
-            self.store_up.reset();
-            for shard in broker.shards() {
-                self.store_up.with_label_values(&[shard.name.as_str()]).set(i64::from(shard.away.is_none()));
-            }
+            let is_whole = self.show_shards(broker);
             let mut commands = self.lock();
             self.depth.reset();
             self.dead_depth.reset();
@@ -305,7 +309,8 @@ impl Metrics {
                 commands.series(&queue.command, &self.counters);
             }
             self.oldest.reset();
-            for series in commands.seen.values() {
+            // What lies on a server that is away is unknown, not nothing.
+            for series in commands.seen.values().filter(|_| is_whole) {
                 self.place(series, [0; 4]);
                 self.oldest.with_label_values(&[&*series.label]).set(0.0);
             }
@@ -340,6 +345,22 @@ impl Metrics {
         }
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
         text.map_err(|error| Failure::Internal(error.to_string()))
+    }
+
+    /// Gives whether all shards are there.
+    fn show_shards(&self, broker: &Broker) -> bool {
+        self.store_up.reset();
+        self.store_replicas.reset();
+        let shards = broker.shards();
+        for shard in &shards {
+            let labels = &[shard.name.as_str()];
+            self.store_up.with_label_values(labels).set(i64::from(shard.away.is_none()));
+            if let Some(server) = shard.server {
+                let replicas = i64::try_from(server.replicas).unwrap_or(i64::MAX);
+                self.store_replicas.with_label_values(labels).set(replicas);
+            }
+        }
+        shards.iter().all(|shard| shard.away.is_none())
     }
 
     /// Adds to the gauges of a command; tenants are summed.

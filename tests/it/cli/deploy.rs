@@ -95,6 +95,53 @@ fn the_replicas_are_three_behind_a_proxy() {
     }
 }
 
+#[test]
+fn the_examples_for_several_servers_fit_the_chart() {
+    for name in ["sentinel", "cluster", "servers"] {
+        fits_the_chart(&yaml(&format!("helm/examples/{name}.yaml")));
+    }
+    for wrong in [
+        json!({"store": {"provider": "kvrocks", "kvrocks": {"sentinel": {"master": "codeq"}}}}),
+        json!({"store": {"provider": "kvrocks", "kvrocks": {"backends": {"p7": {"address": "a:1"}}, "defaultShard": "p7"}}}),
+        json!({"store": {"provider": "kvrocks", "kvrocks": {"backends": {"one": {}}, "defaultShard": "one"}}}),
+    ] {
+        let mut all = yaml("helm/codeq/values.yaml");
+        put(&mut all, &wrong);
+        assert!(!schema().is_valid(&all), "{wrong}");
+    }
+}
+
+/// Nobody is there in a test: what is wrong is that, and no setting.
+#[test]
+fn the_settings_of_pairs_and_clusters_are_accepted() {
+    let sentinel = yaml("compose/sentinel.yaml");
+    let cluster = yaml("compose/cluster.yaml");
+    for (compose, said) in [(&sentinel, "no Sentinel names a master"), (&cluster, "node-1:6379")] {
+        let mut cli = super::Cli::new();
+        for (name, value) in compose["services"]["codeq-1"]["environment"].as_object().expect("variables") {
+            cli = cli.with(name, value.as_str().expect("a text"));
+        }
+        let file = cli.home.path().join("config.yaml");
+        let settings = compose["configs"]["codeq"]["content"].as_str().unwrap_or("{}");
+        std::fs::write(&file, settings).expect("the directory is ours");
+        let output = cli.with("PORT", "0").run(&["doctor", "--config", file.to_str().expect("a plain name")]);
+        let told = format!("{}{}", output.stdout, output.stderr);
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+/// A server and its replica are not one machine, and Sentinels decide by majority.
+#[test]
+fn pairs_and_clusters_have_their_parts() {
+    let services = |compose: &Value, prefix: &str| {
+        let services = compose["services"].as_object().expect("services");
+        services.keys().filter(|name| name.starts_with(prefix)).count()
+    };
+    let (sentinel, cluster) = (yaml("compose/sentinel.yaml"), yaml("compose/cluster.yaml"));
+    assert_eq!((services(&sentinel, "store-"), services(&sentinel, "sentinel-")), (2, 3));
+    assert_eq!(services(&cluster, "node-"), 6);
+}
+
 /// Settings in deploy/ that the server would refuse are found by starting one with them.
 #[test]
 fn the_settings_of_the_single_server_are_accepted() {

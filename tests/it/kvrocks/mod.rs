@@ -1,5 +1,6 @@
 //! Several stateless replicas over one keyspace, on a real redis-server that syncs every write.
 
+mod away;
 mod bench;
 mod events;
 mod limits;
@@ -58,9 +59,13 @@ impl Redis {
         tokio::time::timeout(Duration::from_secs(20), connects).await.expect("redis-server listens");
     }
 
+    fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     async fn kill_and_start(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it was ours");
+        self.stop();
         self.child = Redis::launch(&self.directory, self.port, &self.more);
         self.listens().await;
     }

@@ -34,6 +34,9 @@ const PROMISED: [&str; 21] = [
     "process_resident_memory_bytes",
 ];
 
+/// Only a store on several servers has these.
+const OVER_KVROCKS: [&str; 2] = ["codeq_store_up", "codeq_store_replicas"];
+
 fn deployed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
 }
@@ -103,7 +106,8 @@ async fn dashboard_and_alerts_use_what_is_there_and_all_that_is_promised_is_ther
         let text = std::fs::read_to_string(deployed(file)).expect("a file of ours");
         used.extend(names(&text));
     }
-    let unknown: Vec<&String> = used.iter().filter(|name| !live.contains(*name)).collect();
+    let is_known = |name: &&String| live.contains(*name) || OVER_KVROCKS.contains(&name.as_str());
+    let unknown: Vec<&String> = used.iter().filter(|name| !is_known(name)).collect();
     assert!(unknown.is_empty(), "{unknown:?} are not in\n{page}");
     let unseen: Vec<&String> =
         live.iter().filter(|name| name.starts_with("codeq_") && !used.contains(*name)).collect();

@@ -9,6 +9,7 @@ mod meter;
 mod on;
 mod overload;
 mod process;
+mod replicas;
 mod report;
 mod restart;
 mod schedules;
@@ -51,6 +52,11 @@ pub enum Bench {
         after_help = "Examples:\n  codeq bench schedules\n  codeq bench schedules --schedules 10000 --seconds 20 --json"
     )]
     Schedules(schedules::SchedulesBench),
+    /// Measure 1 to n processes over 1 to n servers: cycles, processor time of both, and what they cost while idle.
+    #[command(
+        after_help = "Examples:\n  codeq bench replicas\n  codeq bench replicas --processes 4 --servers 2 --json\n  codeq bench replicas --redis-url redis://kvrocks-1:6666 --redis-url redis://kvrocks-2:6666"
+    )]
+    Replicas(replicas::ReplicasBench),
     /// The echo stream; used by `bench grpc`.
     #[command(hide = true)]
     EchoStream(grpc::EchoStream),
@@ -75,6 +81,7 @@ impl Bench {
             Bench::Overload(bench) => bench.run(),
             Bench::Hostile(bench) => bench.run(),
             Bench::Schedules(bench) => bench.run(),
+            Bench::Replicas(bench) => bench.run(),
             Bench::EchoStream(echo) => echo.run(),
             Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),

@@ -72,6 +72,10 @@ impl RedisUrl {
         });
     }
 
+    pub fn backend(&self) -> Backend {
+        self.0.clone()
+    }
+
     pub fn options(&self) -> KvrocksOptions {
         KvrocksOptions { backend: self.0.clone(), ..KvrocksOptions::new("") }
     }

@@ -60,6 +60,19 @@ pub struct Row {
     pub rss_trend: Option<Trend>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handles_trend: Option<Trend>,
+    /// Processes of codeQ, and servers that they share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<usize>,
+    /// Processor time of those servers per unit of work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cpu_us: Option<f64>,
+    /// What each process and each server takes of a core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_percent: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_percent: Option<f64>,
     /// In words, what the row shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
@@ -203,6 +216,9 @@ fn print(rows: &[Row], directory: &str, json: bool) -> anyhow::Result<()> {
             row.handles.map(|count| format!("{count} handles")),
             row.rss_trend.as_ref().map(|trend| format!("RSS {}", trend.words("MB"))),
             row.handles_trend.as_ref().map(|trend| format!("handles {}", trend.words(""))),
+            row.server_cpu_us.map(|us| format!("server cpu {us} us")),
+            row.process_percent.map(|percent| format!("each process {percent} % of a core")),
+            row.server_percent.map(|percent| format!("each server {percent} %")),
             row.verdict.clone(),
         ];
         println!("  {}", extra.into_iter().flatten().collect::<Vec<_>>().join(", "));

@@ -1,6 +1,7 @@
 //! Lists that come in pages.
 
 use super::{Api, encoded};
+use crate::tag;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +12,9 @@ const PAGE: usize = 500;
 pub struct Page {
     pub items: Vec<Value>,
     pub next: Option<String>,
+    /// Shards whose servers do not answer.
+    #[serde(default)]
+    pub partial: Vec<String>,
 }
 
 /// `?a=b&c=d`, or nothing.
@@ -39,9 +43,15 @@ impl Api {
         loop {
             let mut pairs = filter.to_vec();
             pairs.push(("limit".into(), left.min(PAGE).to_string()));
-            pairs.extend(cursor.map(|cursor| ("cursor".into(), cursor)));
-            let Page { mut items, next } = self.get(&format!("{path}{}", query(&pairs))).await?;
+            pairs.extend(cursor.clone().map(|cursor| ("cursor".into(), cursor)));
+            let Page { mut items, next, partial } = self.get(&format!("{path}{}", query(&pairs))).await?;
             items.truncate(left);
+            // The same place again: there is only what a server holds that does not answer.
+            if !partial.is_empty() && next == cursor {
+                let names = partial.join(",");
+                eprintln!("{} not all is shown, these shards do not answer: {names}", tag::warn_aside());
+                return Ok(true);
+            }
             left -= items.len();
             if !items.is_empty() {
                 take(items);

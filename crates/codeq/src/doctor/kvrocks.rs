@@ -6,9 +6,13 @@ use codeq_store::kvrocks::{CLOCKS_APART, Inspection, inspect};
 
 pub async fn check(report: &mut Report, config: &Config, kvrocks: &Kvrocks) {
     let Some(options) = codeq_server::kvrocks_options(config) else { return };
+    let mut deployments: Vec<(String, Option<String>)> = Vec::new();
     for (shard, found) in inspect(&options).await {
         match found {
-            Ok(found) => tell(report, kvrocks, &shard, &found),
+            Ok(found) => {
+                tell(report, kvrocks, &shard, &found);
+                deployments.push((shard, found.deployment));
+            }
             Err(reason) => {
                 let next =
                     "start Kvrocks, open the way to it, or correct persistenceConfig and sharding.backends";
@@ -16,6 +20,23 @@ pub async fn check(report: &mut Report, config: &Config, kvrocks: &Kvrocks) {
                 let text = format!("kvrocks at {} (shard {shard}): {reason}", place.address);
                 report.error("store", text, next);
             }
+        }
+    }
+    compare(report, &deployments);
+}
+
+/// All servers belong to one deployment. None of them does before the first start.
+fn compare(report: &mut Report, deployments: &[(String, Option<String>)]) {
+    let Some(ours) = deployments.iter().find_map(|(_, id)| id.as_ref()) else { return };
+    for (shard, id) in deployments.iter().filter(|(_, id)| id.as_ref() != Some(ours)) {
+        let text = match id {
+            Some(id) => format!("shard {shard} belongs to deployment {id}, others to {ours}"),
+            None => format!("shard {shard} has no codeq:layout: its server is new, or has lost what it held"),
+        };
+        let next = format!("bring its data back, or run: codeq store accept {shard} --deployment {ours}");
+        match id {
+            Some(_) => report.error("store", text, &next),
+            None => report.warn("store", text, &next),
         }
     }
 }

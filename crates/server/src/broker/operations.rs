@@ -346,6 +346,8 @@ impl Worker {
             limit,
         };
         let listed = self.broker.store.list(page).await?.map_err(Left::Broken)?;
+        // What a server holds that is away is waited for.
+        super::search::whole(&listed.missing)?;
         let tasks = listed.tasks.iter().filter(|task| is_target(operation.kind, &task.state));
         let tasks = tasks.map(|task| (task.body.tenant.clone(), task.id)).collect();
         Ok(Step { tasks, next: listed.next })

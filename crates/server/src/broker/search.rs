@@ -2,7 +2,7 @@
 
 use super::produce::reference;
 use super::{Broker, Error};
-use codeq_queue::{Attempt, Filter, Listed, Page, Refusal, Task, TaskId, Time, Whereabouts, cause};
+use codeq_queue::{Attempt, Failure, Filter, Listed, Page, Refusal, Task, TaskId, Time, Whereabouts, cause};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub struct Groups {
     pub groups: Vec<Group>,
     /// There are more than are shown.
     pub is_truncated: bool,
+    /// Shards that did not answer.
+    pub missing: Vec<String>,
 }
 
 impl Broker {
@@ -41,27 +43,29 @@ impl Broker {
         Ok(self.store.list(page).await??)
     }
 
-    /// How many tasks match.
+    /// How many tasks match. Fails while a shard does not answer: half a count would mislead.
     pub async fn count(&self, tenant: Option<Arc<str>>, filter: Arc<Filter>) -> Result<u64, Error> {
         let mut count = 0;
-        self.each(tenant, filter, |_| count += 1).await?;
+        let missing = self.each(tenant, filter, |_| count += 1).await?;
+        whole(&missing)?;
         Ok(count)
     }
 
-    /// Visits every task that matches, the oldest first.
+    /// Visits every task that matches, the oldest first. Gives the shards that did not answer.
     pub(super) async fn each(
         &self,
         tenant: Option<Arc<str>>,
         filter: Arc<Filter>,
         mut visit: impl FnMut(&Task),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<String>, Error> {
         let mut page = Page { tenant, filter, is_newest_first: false, cursor: None, limit: ASKED_AT_ONCE };
         loop {
             let listed = self.list(page.clone()).await?;
             listed.tasks.iter().for_each(&mut visit);
             match listed.next {
-                Some(next) => page.cursor = Some(next),
-                None => return Ok(()),
+                // The same place again: there is only what a server holds that does not answer.
+                Some(next) if page.cursor.as_ref() != Some(&next) => page.cursor = Some(next),
+                _ => return Ok(listed.missing),
             }
         }
     }
@@ -81,8 +85,16 @@ impl Broker {
     ) -> Result<Groups, Error> {
         let filter = Filter { command, place: Some(place), ..Filter::default() };
         let mut gathered = Gathered::default();
-        self.each(tenant, Arc::new(filter), |task| gathered.add(task)).await?;
-        Ok(gathered.groups())
+        let missing = self.each(tenant, Arc::new(filter), |task| gathered.add(task)).await?;
+        Ok(Groups { missing, ..gathered.groups() })
+    }
+}
+
+/// Refuses to go on without these shards.
+pub(super) fn whole(missing: &[String]) -> Result<(), Failure> {
+    match missing {
+        [] => Ok(()),
+        missing => Err(Failure::unavailable(format!("shards do not answer: {}", missing.join(",")))),
     }
 }
 
@@ -122,6 +134,6 @@ impl Gathered {
         groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.id.cmp(&b.id)));
         let is_truncated = self.is_truncated || groups.len() > SHOWN;
         groups.truncate(SHOWN);
-        Groups { groups, is_truncated }
+        Groups { groups, is_truncated, missing: Vec::new() }
     }
 }

@@ -21,6 +21,7 @@ impl Broker {
     ) -> Result<(Vec<Moved>, Option<String>), Error> {
         let page = Page { tenant, filter, is_newest_first: false, cursor, limit: ASKED_AT_ONCE };
         let listed = self.list(page).await?;
+        super::search::whole(&listed.missing)?;
         let mut moved = Vec::with_capacity(listed.tasks.len());
         for task in listed.tasks {
             if !task.has_result() {

@@ -15,7 +15,7 @@ use codeq_api::json;
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{QueueStats, Refusal};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Whose queues an admin call is about. Only operators may name another tenant than their own, or all.
@@ -43,16 +43,25 @@ fn tenant(call: &Call, admin: &Admin) -> Result<Arc<str>, Error> {
 }
 
 pub async fn queues(call: Call, admin: Admin) -> Result<Response, Error> {
+    // A server may go or come meanwhile: whoever was away before or is away now may be missing.
+    let before = super::health::away(&call.app);
     let mut queues = call.broker()?.queues(scope(&call, &admin)?).await?;
+    let missing: Vec<String> = before
+        .into_iter()
+        .chain(super::health::away(&call.app))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     queues.sort_by(|a, b| (&a.command, &a.tenant).cmp(&(&b.command, &b.tenant)));
     if call.query("view").as_deref() == Some("stats") {
         let now = call.app.now();
         let view = |queue| view(queue, now);
-        return Ok(reply::ok(&QueueViews { queues: queues.iter().map(view).collect() }));
+        let views = QueueViews { queues: queues.iter().map(view).collect() };
+        return Ok(reply::partial(reply::ok(&views), &missing));
     }
     let places: BTreeMap<String, u64> =
         queues.iter().flat_map(places).filter(|(_, count)| *count > 0).collect();
-    Ok(reply::ok(&places))
+    Ok(reply::partial(reply::ok(&places), &missing))
 }
 
 /// The places of a queue under the labels that the original server gave them.

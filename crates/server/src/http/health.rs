@@ -58,7 +58,7 @@ fn obstacle(app: &App) -> Option<&'static str> {
 }
 
 /// The shards whose servers are away, while others serve.
-fn away(app: &App) -> Vec<String> {
+pub fn away(app: &App) -> Vec<String> {
     match app.broker().map(|broker| broker.health()) {
         Some(Health::Degraded(shards)) => shards,
         _ => Vec::new(),

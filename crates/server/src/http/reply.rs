@@ -2,11 +2,12 @@
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use serde::Serialize;
 
+const PARTIAL: HeaderName = HeaderName::from_static("codeq-partial");
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// Compact JSON.
@@ -22,6 +23,15 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
 
 pub fn ok<T: Serialize>(value: &T) -> Response {
     json(StatusCode::OK, value)
+}
+
+/// Says which shards did not answer, if any.
+pub fn partial(mut response: Response, missing: &[String]) -> Response {
+    // Names of shards are plain.
+    if let Some(names) = HeaderValue::from_str(&missing.join(",")).ok().filter(|_| !missing.is_empty()) {
+        response.headers_mut().insert(PARTIAL, names);
+    }
+    response
 }
 
 pub fn no_content() -> Response {

@@ -74,7 +74,8 @@ async fn page(call: Call, admin: Admin, filter: Filter, has_payload: bool) -> Re
         }
         shown
     });
-    Ok(reply::ok(&TaskPage { items: items.collect(), next: listed.next }))
+    let page = TaskPage { items: items.collect(), next: listed.next, partial: listed.missing };
+    Ok(reply::partial(reply::ok(&page), &page.partial))
 }
 
 /// How many items of a list are asked for.
@@ -182,7 +183,8 @@ async fn groups_of(call: Call, admin: Admin, place: Whereabouts) -> Result<Respo
     let command = Some(call.param("command")).filter(|command| command != "*");
     let found = call.broker()?.groups(scope(&call, &admin)?, command, place).await?;
     let groups = found.groups.iter().map(|group| group_body(group, &call.app.stamp)).collect();
-    Ok(reply::ok(&GroupsBody { groups, truncated: found.is_truncated }))
+    let body = GroupsBody { groups, truncated: found.is_truncated };
+    Ok(reply::partial(reply::ok(&body), &found.missing))
 }
 
 fn group_body(group: &Group, stamp: &Stamp) -> GroupBody {

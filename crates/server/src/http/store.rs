@@ -5,7 +5,7 @@ use super::error::Error;
 use super::reply;
 use crate::auth::Admin;
 use axum::response::Response;
-use codeq_api::admin::{ShardBody, StoreBody};
+use codeq_api::admin::{ServerBody, ShardBody, StoreBody};
 use codeq_queue::store::ShardView;
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,8 @@ pub async fn store(call: Call, admin: Admin) -> Result<Response, Error> {
     let (data, free, total) =
         room.map_or((None, None, None), |(data, free, total)| (Some(data), Some(free), Some(total)));
     let shards = call.app.broker().map(|broker| broker.shards()).unwrap_or_default();
-    let shard = |shard: ShardView| ShardBody {
-        name: shard.name,
-        up: shard.away.is_none(),
-        address: shard.address,
-        reason: shard.away,
-    };
+    let is_operator = call.app.gate.operates(&admin.0);
+    let shard = |shard: ShardView| shard_body(shard, is_operator);
     Ok(reply::ok(&StoreBody {
         provider,
         data_bytes: data,
@@ -36,6 +32,22 @@ pub async fn store(call: Call, admin: Admin) -> Result<Response, Error> {
         disk_total_bytes: total,
         shards: shards.into_iter().map(shard).collect(),
     }))
+}
+
+fn shard_body(shard: ShardView, is_operator: bool) -> ShardBody {
+    let server = shard.server.map(|server| ServerBody {
+        replicas: server.replicas,
+        round_trip_ms: (server.round_trip.as_secs_f64() * 1e6).round() / 1000.0,
+        queues: server.queues,
+        tasks: server.tasks,
+    });
+    ShardBody {
+        name: shard.name,
+        up: shard.away.is_none(),
+        address: if is_operator { shard.address } else { String::new() },
+        reason: shard.away.filter(|_| is_operator),
+        server: server.filter(|_| is_operator),
+    }
 }
 
 /// Bytes of the data, free bytes of its disk, all bytes of its disk.

@@ -22,7 +22,8 @@ pub struct Bare {
 
 impl Bare {
     pub async fn connect(options: &KvrocksOptions) -> Result<Bare, String> {
-        let target = Target { backend: options.backend.clone(), slot: None, timeout: options.timeout };
+        let target =
+            Target { backend: options.backend.clone(), slot: None, timeout: options.timeout, expected: None };
         let connection = Connection::new(target, Arc::default());
         let names = Names::load(&connection).await.map_err(|trouble| trouble.text().to_owned())?;
         let keys = Keys::new(&options.sharding.default_shard, false);

@@ -6,6 +6,7 @@
 //! nothing may have happened.
 
 use super::gate::{Gate, SILENCE};
+use super::layout::Expected;
 use super::options::Backend;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
@@ -66,6 +67,8 @@ pub struct Target {
     /// The cluster slot that all keys of this connection share.
     pub slot: Option<u16>,
     pub timeout: Duration,
+    /// What has to be found there; `None` if nobody minds.
+    pub expected: Option<Arc<Expected>>,
 }
 
 impl Target {
@@ -76,7 +79,8 @@ impl Target {
 }
 
 enum Line {
-    Up(MultiplexedConnection),
+    /// And how often the server had been away when it was made.
+    Up(MultiplexedConnection, u64),
     Down,
 }
 
@@ -176,12 +180,15 @@ impl Connection {
 
     async fn line(&self, wire: &Wire) -> Result<MultiplexedConnection, Trouble> {
         let mut line = wire.line.lock().await;
-        if let Line::Up(connection) = &*line {
+        let times_away = self.gate.times_away();
+        if let Line::Up(connection, made) = &*line
+            && *made == times_away
+        {
             return Ok(connection.clone());
         }
         match dial(&self.target).await {
-            Ok(connection) => {
-                *line = Line::Up(connection.clone());
+            Ok((connection, _)) => {
+                *line = Line::Up(connection.clone(), times_away);
                 Ok(connection)
             }
             Err(reason) => {
@@ -192,27 +199,37 @@ impl Connection {
     }
 }
 
-/// A connection of its own that only asks whether the server is there.
-pub struct Probe(MultiplexedConnection);
+/// A connection of its own that only asks whether the server is there, and how it is.
+pub struct Probe {
+    line: MultiplexedConnection,
+    /// Where it leads.
+    pub address: String,
+}
 
 impl Probe {
     pub async fn dial(target: &Target) -> Result<Probe, String> {
         let patient = Target { timeout: target.timeout.min(SILENCE), ..target.clone() };
         let dialled = tokio::time::timeout(SILENCE, dial(&patient)).await;
-        dialled.unwrap_or_else(|_| Err("timed out: no answer for a second".into())).map(Probe)
+        let (line, address) = dialled.unwrap_or_else(|_| Err("timed out: no answer for a second".into()))?;
+        Ok(Probe { line, address })
+    }
+
+    /// Asks within the time that a server has to answer.
+    pub async fn ask(&mut self, commands: &[Command]) -> Result<Vec<Reply>, String> {
+        let asked = tokio::time::timeout(SILENCE, send(&mut self.line, commands, || {})).await;
+        match asked {
+            Err(_) => Err("timed out: no answer for a second".into()),
+            Ok(answered) => answered.map_err(|trouble| trouble.text().to_owned()),
+        }
     }
 
     pub async fn ping(&mut self) -> Result<(), String> {
-        let asked = tokio::time::timeout(SILENCE, self.0.send_packed_command(&redis::cmd("PING"))).await;
-        match asked {
-            Err(_) => Err("timed out: no answer for a second".into()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Ok(Ok(_)) => Ok(()),
-        }
+        self.ask(&[Command::new("PING")]).await.map(drop)
     }
 }
 
-async fn dial(target: &Target) -> Result<MultiplexedConnection, String> {
+/// A line to the master, and its address.
+async fn dial(target: &Target) -> Result<(MultiplexedConnection, String), String> {
     let address = super::master::locate(target).await?;
     let patience = target.timeout.min(SILENCE);
     let config = AsyncConnectionConfig::new()
@@ -223,10 +240,27 @@ async fn dial(target: &Target) -> Result<MultiplexedConnection, String> {
     let at_address = |error: redis::RedisError| format!("{address}: {error}{}", advice(&error, is_tls));
     let dialled = client.get_multiplexed_async_connection_with_config(&config).await;
     let mut line = dialled.map_err(at_address)?;
+    greet(target, &mut line, &address, is_tls).await?;
+    if let Some(expected) = &target.expected {
+        let replies = send(&mut line, &expected.commands(), || {}).await;
+        let replies = replies.map_err(|trouble| format!("{address}: {}", trouble.text()))?;
+        expected.check(replies).map_err(|reason| format!("{address}: {reason}"))?;
+    }
+    Ok((line, address))
+}
+
+/// Whether a server lets us in, and is the master if somebody else said so.
+async fn greet(
+    target: &Target,
+    line: &mut MultiplexedConnection,
+    address: &str,
+    is_tls: bool,
+) -> Result<(), String> {
+    let at_address = |error: redis::RedisError| format!("{address}: {error}{}", advice(&error, is_tls));
     // A server that wants a password hangs up without a word on the first thing that is long.
     match line.send_packed_command(&redis::cmd("PING")).await.map(reply).map_err(at_address)? {
         Reply::Error(text) => return Err(format!("{address}: {text}")),
-        _ if !target.is_followed() => return Ok(line),
+        _ if !target.is_followed() => return Ok(()),
         _ => {}
     }
     // Who is master was told by somebody else, a moment ago.
@@ -234,7 +268,7 @@ async fn dial(target: &Target) -> Result<MultiplexedConnection, String> {
         Reply::List(role) if role.first() != Some(&Reply::Text(b"master".to_vec())) => {
             Err(format!("{address}: the server is a replica"))
         }
-        _ => Ok(line),
+        _ => Ok(()),
     }
 }
 
@@ -280,7 +314,7 @@ impl Wire {
 }
 
 fn forget(mut line: MutexGuard<'_, Line>) {
-    if matches!(*line, Line::Up(_)) {
+    if matches!(*line, Line::Up(..)) {
         *line = Line::Down;
     }
 }
@@ -318,7 +352,7 @@ pub async fn ask_once(
     command: &Command,
 ) -> Result<Reply, String> {
     let backend = Backend { address: address.into(), ..backend.clone() };
-    let connection = Connection::new(Target { backend, slot: None, timeout }, Arc::default());
+    let connection = Connection::new(Target { backend, slot: None, timeout, expected: None }, Arc::default());
     let mut replies = connection
         .exchange(std::slice::from_ref(command))
         .await

@@ -68,16 +68,6 @@ async fn check_database(connection: &Connection, keys: &Keys) -> Result<(), Stri
     }
 }
 
-/// The random id of everything that is kept under these keys, made at the first start. Channels carry it: they are
-/// the same in every database and namespace of a server.
-pub async fn deployment(connection: &Connection, keys: &Keys) -> Option<String> {
-    let (layout, id) = (keys.of("layout"), format!("{:032x}", rand::random::<u128>()));
-    let make = Command::new("HSETNX").arg(layout.as_str()).arg("deployment").arg(id);
-    let read = Command::new("HGET").arg(layout).arg("deployment");
-    let reply = connection.exchange(&[make, read]).await.ok()?.pop()?;
-    Some(string(reply)).filter(|id| !id.is_empty())
-}
-
 /// What was found at one server.
 #[derive(Debug)]
 pub struct Inspection {
@@ -88,6 +78,8 @@ pub struct Inspection {
     pub clock_ms: i64,
     /// `cluster-require-full-coverage` of a Redis Cluster.
     pub needs_full_coverage: bool,
+    /// The id in its layout; `None` if it has none yet.
+    pub deployment: Option<String>,
 }
 
 /// Looks at every server of a configuration, and changes nothing. The error says why one cannot be used.
@@ -96,7 +88,7 @@ pub async fn inspect(options: &KvrocksOptions) -> Vec<(String, Result<Inspection
     for (name, target, keys) in super::open::servers(options) {
         let connection = Connection::new(target.clone(), Arc::default());
         let inspection = match check(&connection, &keys).await {
-            Ok(()) => look(&connection, &target, options.clock.as_ref()).await,
+            Ok(()) => look(&connection, &target, &keys, options.clock.as_ref()).await,
             Err(reason) => Err(reason),
         };
         found.push((name, inspection));
@@ -104,7 +96,12 @@ pub async fn inspect(options: &KvrocksOptions) -> Vec<(String, Result<Inspection
     found
 }
 
-async fn look(connection: &Connection, target: &Target, clock: &dyn Clock) -> Result<Inspection, String> {
+async fn look(
+    connection: &Connection,
+    target: &Target,
+    keys: &Keys,
+    clock: &dyn Clock,
+) -> Result<Inspection, String> {
     let address = super::master::locate(target).await?;
     let coverage = Command::new("CONFIG").arg("GET").arg("cluster-require-full-coverage");
     let sent = clock.now().millis();
@@ -121,8 +118,30 @@ async fn look(connection: &Connection, target: &Target, clock: &dyn Clock) -> Re
         replicas: u64::try_from(replicas).unwrap_or(0),
         clock_ms: server - sent - half,
         needs_full_coverage: target.slot.is_some() && coverage.as_deref() == Some("yes"),
+        deployment: super::layout::deployment_of(target, keys).await,
     })
 }
+
+/// The processor time that a server has used so far.
+pub async fn processor_time(backend: &Backend) -> Result<Duration, String> {
+    let command = Command::new("INFO").arg("cpu");
+    let address = &backend.address;
+    let told = match ask_once(backend, address, PROCESSOR_TIMEOUT, &command).await? {
+        Reply::Error(text) => return Err(format!("{address}: {text}")),
+        told => string(told),
+    };
+    let seconds = |name: &str| {
+        let text = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        text.and_then(|text| text.trim().parse::<f64>().ok())
+    };
+    match (seconds("used_cpu_sys"), seconds("used_cpu_user")) {
+        (Some(system), Some(user)) => Ok(Duration::from_secs_f64((system + user).max(0.0))),
+        _ => Err(format!("{address}: INFO cpu does not tell the processor time")),
+    }
+}
+
+/// For one question about the processor.
+const PROCESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Clocks further apart are worth a word.
 pub const CLOCKS_APART: Duration = Duration::from_millis(500);

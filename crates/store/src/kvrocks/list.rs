@@ -1,12 +1,15 @@
 //! Listing tasks in the order of their creation, over all shards.
 //!
-//! `codeq:created` orders ids by (creation, id), and so does a cursor: `<ms>-<id>`, the last task looked at.
+//! `codeq:created` orders ids by (creation, id), and so does a cursor: `<ms>-<id>`, the last task looked at. A server
+//! that does not answer is passed over; the cursor then has the place of its keyspace, `~<shard>:<ms>-<id>`, from
+//! where a later page goes on. So every task comes once, though those of such a server come late.
 
 use super::connection::Command;
 use super::record;
 use super::reply::{list, string};
 use super::store::Keeper;
 use codeq_queue::{Failure, Listed, Page, Refusal, Task, TaskId, Time};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Records that one page examines at most.
@@ -17,64 +20,133 @@ const TOGETHER: usize = 500;
 /// A place in the order of creation.
 type Place = (i64, String);
 
-fn parse_cursor(cursor: &str) -> Option<Place> {
-    let (ms, id) = cursor.split_once('-')?;
+fn parse_place(text: &str) -> Option<Place> {
+    let (ms, id) = text.split_once('-')?;
     TaskId::parse(id)?;
     Some((ms.parse().ok()?, id.to_owned()))
+}
+
+/// How far a listing has come.
+#[derive(Clone, Default)]
+struct Progress {
+    /// The last task looked at; `None` before the first.
+    place: Option<Place>,
+    /// Keyspaces that are behind, because their server did not answer, and how far each of them is.
+    behind: BTreeMap<usize, Option<Place>>,
+}
+
+impl Progress {
+    fn of(&self, keyspace: usize) -> Option<&Place> {
+        self.behind.get(&keyspace).map_or(self.place.as_ref(), Option::as_ref)
+    }
+
+    /// A task of a keyspace was looked at.
+    fn pass(&mut self, keyspace: usize, at: Place, newest_first: bool) {
+        let Some(behind) = self.behind.get_mut(&keyspace) else {
+            self.place = Some(at);
+            return;
+        };
+        let has_caught_up = self.place.as_ref().is_some_and(|place| !is_before(&at, place, newest_first));
+        *behind = Some(at);
+        if has_caught_up {
+            self.behind.remove(&keyspace);
+        }
+    }
 }
 
 impl Keeper {
     pub async fn list(self: Arc<Self>, page: Page) -> Result<Result<Listed, Refusal>, Failure> {
         self.enter().await?;
-        let mut place = match page.cursor.as_deref().map(parse_cursor) {
+        let mut progress = match page.cursor.as_deref().map(|cursor| self.parse_cursor(cursor)) {
             Some(None) => return Ok(Err(Refusal::InvalidCursor)),
-            Some(place) => place,
-            None => None,
+            Some(Some(progress)) => progress,
+            None => Progress::default(),
         };
-        let (mut tasks, mut examined) = (Vec::new(), 0);
-        while examined < EXAMINED {
-            let step = self.step(place.as_ref(), page.is_newest_first).await?;
-            for (at, task) in step.looked_at {
+        let (mut tasks, mut missing, mut examined) = (Vec::new(), BTreeSet::new(), 0);
+        while examined < EXAMINED && tasks.len() < page.limit {
+            let step = self.step(&mut progress, &mut missing, page.is_newest_first).await?;
+            for (at, keyspace, task) in step.looked_at {
                 examined += 1;
-                place = Some(at.clone());
+                progress.pass(keyspace, at, page.is_newest_first);
                 let Some(task) = task else { continue };
                 let is_own = page.tenant.as_ref().is_none_or(|tenant| task.body.tenant == *tenant);
                 if is_own && page.filter.matches(&task) {
                     tasks.push(task);
                 }
                 if tasks.len() >= page.limit {
-                    return Ok(Ok(Listed { tasks, next: place.map(cursor) }));
+                    break;
                 }
             }
-            if step.is_last {
-                return Ok(Ok(Listed { tasks, next: None }));
+            if step.is_last && tasks.len() < page.limit {
+                let next = (!missing.is_empty()).then(|| self.cursor(&progress));
+                return Ok(Ok(Listed { tasks, next, missing: self.names_of(&missing) }));
             }
         }
-        Ok(Ok(Listed { tasks, next: place.map(cursor) }))
+        let next = Some(self.cursor(&progress));
+        Ok(Ok(Listed { tasks, next, missing: self.names_of(&missing) }))
     }
 
-    /// The next tasks of all shards, merged up to where all of them have been read.
-    async fn step(&self, after: Option<&Place>, newest_first: bool) -> Result<Step, Failure> {
-        let (mut all, mut horizon) = (Vec::new(), None::<Place>);
-        for shard in self.keyspaces.iter().map(|shards| shards[0]) {
-            let (places, is_end) = self.places(shard, after, newest_first).await?;
-            if let Some(last) = places.last().filter(|_| !is_end).cloned() {
-                horizon = Some(match horizon {
-                    Some(held) if is_before(&held, &last, newest_first) => held,
-                    _ => last,
-                });
+    /// The next tasks of all shards that answer, merged up to where all of them have been read. Those that do not
+    /// answer stay where they are.
+    async fn step(
+        &self,
+        progress: &mut Progress,
+        missing: &mut BTreeSet<usize>,
+        newest_first: bool,
+    ) -> Result<Step, Failure> {
+        let (mut all, mut horizon, mut failure) = (Vec::new(), None::<Place>, None);
+        for keyspace in 0..self.keyspaces.len() {
+            // What did not answer once is left to the next page, so that one page has one order.
+            if missing.contains(&keyspace) {
+                continue;
             }
-            let ids: Vec<String> = places.iter().map(|(_, id)| id.clone()).collect();
-            let texts = self.records_on(shard, &ids).await?;
-            let read = |text: Option<Vec<u8>>| record::parse(&text?);
-            all.extend(places.into_iter().zip(texts.into_iter().map(read)));
+            let read = self.read_portion(keyspace, progress.of(keyspace), newest_first).await;
+            let portion = match read {
+                Ok(portion) => portion,
+                Err(away @ Failure::Unavailable { .. }) => {
+                    missing.insert(keyspace);
+                    let at = progress.of(keyspace).cloned();
+                    progress.behind.insert(keyspace, at);
+                    failure = Some(away);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            match portion.looked_at.last().filter(|_| !portion.is_end) {
+                Some((last, _)) => {
+                    let is_nearer = horizon.as_ref().is_none_or(|held| is_before(last, held, newest_first));
+                    horizon = if is_nearer { Some(last.clone()) } else { horizon };
+                }
+                None if portion.looked_at.is_empty() => drop(progress.behind.remove(&keyspace)),
+                None => {}
+            }
+            all.extend(portion.looked_at.into_iter().map(|(place, task)| (place, keyspace, task)));
+        }
+        match failure {
+            Some(failure) if missing.len() == self.keyspaces.len() => return Err(failure),
+            _ => {}
         }
         all.sort_by(|a, b| if newest_first { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) });
         all.dedup_by(|a, b| a.0 == b.0);
         if let Some(horizon) = &horizon {
-            all.retain(|(place, _)| !is_before(horizon, place, newest_first));
+            all.retain(|(place, ..)| !is_before(horizon, place, newest_first));
         }
         Ok(Step { looked_at: all, is_last: horizon.is_none() })
+    }
+
+    async fn read_portion(
+        &self,
+        keyspace: usize,
+        after: Option<&Place>,
+        newest_first: bool,
+    ) -> Result<Portion, Failure> {
+        let shard = self.keyspaces[keyspace][0];
+        let (places, is_end) = self.places(shard, after, newest_first).await?;
+        let ids: Vec<String> = places.iter().map(|(_, id)| id.clone()).collect();
+        let texts = self.records_on(shard, &ids).await?;
+        let read = |text: Option<Vec<u8>>| record::parse(&text?);
+        let looked_at = places.into_iter().zip(texts.into_iter().map(read)).collect();
+        Ok(Portion { looked_at, is_end })
     }
 
     /// Up to so many places of a shard behind the given one, and whether they are the last.
@@ -117,10 +189,48 @@ impl Keeper {
             skipped += read;
         }
     }
+
+    /// `<place>~<shard>:<place>..`; a place is empty before the first task.
+    fn cursor(&self, progress: &Progress) -> String {
+        let text = |place: Option<&Place>| place.map(place_text).unwrap_or_default();
+        let mut cursor = text(progress.place.as_ref());
+        for (keyspace, place) in &progress.behind {
+            let name = &self.shards[self.keyspaces[*keyspace][0]].name;
+            cursor.push_str(&format!("~{name}:{}", text(place.as_ref())));
+        }
+        cursor
+    }
+
+    fn parse_cursor(&self, cursor: &str) -> Option<Progress> {
+        let place = |text: &str| match text {
+            "" => Some(None),
+            text => parse_place(text).map(Some),
+        };
+        let mut parts = cursor.split('~');
+        let mut progress = Progress { place: place(parts.next()?)?, behind: BTreeMap::new() };
+        for part in parts {
+            let (name, at) = part.split_once(':')?;
+            let shard = self.shards.iter().position(|shard| *shard.name == *name)?;
+            progress.behind.insert(self.keyspace_of(shard), place(at)?);
+        }
+        Some(progress)
+    }
+
+    /// The names of all shards of these keyspaces.
+    pub fn names_of(&self, keyspaces: &BTreeSet<usize>) -> Vec<String> {
+        let shards = keyspaces.iter().flat_map(|keyspace| &self.keyspaces[*keyspace]);
+        shards.map(|shard| self.shards[*shard].name.to_string()).collect()
+    }
+}
+
+/// Tasks of one keyspace behind a place.
+struct Portion {
+    looked_at: Vec<(Place, Option<Task>)>,
+    is_end: bool,
 }
 
 struct Step {
-    looked_at: Vec<(Place, Option<Task>)>,
+    looked_at: Vec<(Place, usize, Option<Task>)>,
     is_last: bool,
 }
 
@@ -128,6 +238,6 @@ fn is_before(a: &Place, b: &Place, newest_first: bool) -> bool {
     if newest_first { a > b } else { a < b }
 }
 
-fn cursor((ms, id): Place) -> String {
-    format!("{}-{id}", Time::from_millis(ms).millis())
+fn place_text((ms, id): &Place) -> String {
+    format!("{}-{id}", Time::from_millis(*ms).millis())
 }

@@ -29,6 +29,7 @@ mod import;
 mod inspect;
 mod keys;
 mod known;
+mod layout;
 mod list;
 mod master;
 mod meters;
@@ -66,7 +67,8 @@ mod within;
 mod writer;
 
 pub use bare::Bare;
-pub use inspect::{CLOCKS_APART, Inspection, inspect};
+pub use inspect::{CLOCKS_APART, Inspection, inspect, processor_time};
+pub use layout::accept;
 pub use meters::Meters;
 pub use open::open;
 pub use options::{Backend, KvrocksOptions, Sentinel, Sharding, Timing};

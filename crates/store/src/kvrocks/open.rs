@@ -9,6 +9,7 @@ use super::gate::Gate;
 use super::inspect::check;
 use super::keys::Keys;
 use super::known::Memory;
+use super::layout::Layout;
 use super::notes::Notes;
 use super::options::{Backend, KvrocksOptions, Timing};
 use super::presence::Presence;
@@ -37,10 +38,10 @@ const HEARS: Duration = Duration::from_secs(1);
 
 /// Opens the store on the current runtime, which must outlive it. The error says why a server cannot be used.
 pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> {
-    let names = shard_names(&options);
-    let home = line(&options, &options.sharding.default_shard, Arc::default());
+    let layout = super::layout::survey(servers(&options), &places(&options)).await;
+    let home = line(target(&options, &options.sharding.default_shard), Arc::default());
     let keys = Keys::new(&options.sharding.default_shard, options.cluster);
-    let channel = match super::inspect::deployment(&home, &keys).await {
+    let channel = match &layout.deployment {
         Some(deployment) => format!("{}:{deployment}", keys.of("ev")),
         None => keys.of("ev"),
     };
@@ -54,10 +55,11 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         moved: tokio::sync::Notify::new(),
         memory: Arc::new(Memory::default()),
     });
-    let shards = open_shards(&options, &names, &teller).await?;
+    let shards = open_shards(&options, &layout, &teller).await?;
     let keeper = assemble(&options, shards, teller.clone());
     keeper.tell_time().await;
     let late = keeper.set_up(&options).await?;
+    keeper.note_layout().await;
     keeper.look_for_former_places().await;
     let (claims, serving) = (teller.claims.clone(), keeper.clone());
     let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone()));
@@ -141,27 +143,51 @@ fn backend(options: &KvrocksOptions, shard: &str) -> Backend {
 
 fn target(options: &KvrocksOptions, shard: &str) -> Target {
     let slot = options.cluster.then(|| slot_of(&spread::tag(shard)));
-    Target { backend: backend(options, shard), slot, timeout: options.timeout }
+    Target { backend: backend(options, shard), slot, timeout: options.timeout, expected: None }
+}
+
+/// What the shards on one server have in common; in a cluster each shard has its own.
+fn place(options: &KvrocksOptions, shard: &str) -> String {
+    match options.cluster {
+        true => shard.to_owned(),
+        false => format!("{:?}", backend(options, shard)),
+    }
+}
+
+/// The shards of every server, by the first of them. That of the default shard comes first.
+pub fn places(options: &KvrocksOptions) -> Vec<(String, Vec<String>)> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for name in shard_names(options) {
+        let at = *places.entry(place(options, &name)).or_insert(found.len());
+        match found.get_mut(at) {
+            Some((_, shards)) => shards.push(name),
+            None => found.push((name.clone(), vec![name])),
+        }
+    }
+    found
 }
 
 /// Every server, by the first of its shards.
 pub fn servers(options: &KvrocksOptions) -> Vec<(String, Target, Keys)> {
-    let mut seen = std::collections::BTreeSet::new();
-    let place = |name: &String| match options.cluster {
-        true => name.clone(),
-        false => format!("{:?}", backend(options, name)),
-    };
-    let names = shard_names(options).into_iter().filter(|name| seen.insert(place(name)));
-    names.map(|name| (name.clone(), target(options, &name), Keys::new(&name, options.cluster))).collect()
+    let firsts = places(options).into_iter().map(|(first, _)| first);
+    firsts.map(|name| (name.clone(), target(options, &name), Keys::new(&name, options.cluster))).collect()
 }
 
-fn line(options: &KvrocksOptions, shard: &str, gate: Arc<Gate>) -> Arc<Connection> {
-    Arc::new(Connection::new(target(options, shard), gate))
+/// The first of the shards that are on the same server as this one.
+pub fn place_of(options: &KvrocksOptions, shard: &str) -> Option<String> {
+    places(options)
+        .into_iter()
+        .find(|(_, shards)| shards.iter().any(|name| name == shard))
+        .map(|(first, _)| first)
+}
+
+fn line(target: Target, gate: Arc<Gate>) -> Arc<Connection> {
+    Arc::new(Connection::new(target, gate))
 }
 
 /// What the pool has besides the connection for writes, and at least one.
-fn reading_lines(options: &KvrocksOptions, shard: &str, gate: Arc<Gate>) -> Arc<Connection> {
-    let target = target(options, shard);
+fn reading_lines(target: Target, gate: Arc<Gate>) -> Arc<Connection> {
     let size = target.backend.pool_size.saturating_sub(1).clamp(1, MOST_READING);
     Arc::new(Connection::pooled(target, gate, usize::try_from(size).unwrap_or(1)))
 }
@@ -169,20 +195,18 @@ fn reading_lines(options: &KvrocksOptions, shard: &str, gate: Arc<Gate>) -> Arc<
 /// Shards on one server share their connections; in a cluster each has its own.
 async fn open_shards(
     options: &KvrocksOptions,
-    names: &[String],
+    layout: &Layout,
     teller: &Arc<Teller>,
 ) -> Result<Vec<Shard>, String> {
     let mut lines: BTreeMap<String, (Writer, Arc<Server>)> = BTreeMap::new();
     let (mut shards, mut away) = (Vec::new(), Vec::new());
-    for name in names {
-        let place = match options.cluster {
-            true => name.clone(),
-            false => format!("{:?}", backend(options, name)),
-        };
+    for name in &shard_names(options) {
+        let place = place(options, name);
         if !lines.contains_key(&place) {
             let gate = Arc::<Gate>::default();
+            let target = Target { expected: layout.expected(name), ..target(options, name) };
             let (writes, reads) =
-                (line(options, name, gate.clone()), reading_lines(options, name, gate.clone()));
+                (line(target.clone(), gate.clone()), reading_lines(target.clone(), gate.clone()));
             let scripts = match prepare(&reads, &writes, &Keys::new(name, options.cluster)).await {
                 Ok(scripts) => scripts,
                 Err(reason) if gate.away().is_some() => {
@@ -197,7 +221,7 @@ async fn open_shards(
             let replication =
                 Replication::new(options.wait_replicas, options.wait_timeout, options.meters.clone());
             let writer = Writer::start(writes.clone(), scripts.clone(), replication, tell);
-            tokio::spawn(gate.clone().watch(target(options, name)));
+            tokio::spawn(gate.clone().watch(target, Keys::new(name, options.cluster)));
             lines.insert(place.clone(), (writer, Arc::new(Server::new((reads, writes), gate, scripts))));
         }
         let (writer, server) = &lines[&place];
@@ -248,6 +272,8 @@ impl Keeper {
             if let Err(reason) = self.set_up_keyspace(keyspace, options).await {
                 tracing::debug!(err = reason, "a server that was away is not set up yet");
                 late.push(keyspace);
+            } else {
+                self.note_layout().await;
             }
         }
     }

@@ -85,7 +85,7 @@ impl Servers {
         let mut known = self.known();
         let dial = || {
             let backend = Backend { address: address.into(), ..seed.backend.clone() };
-            let target = Target { backend, slot: None, timeout: seed.timeout };
+            let target = Target { backend, slot: None, timeout: seed.timeout, expected: None };
             Arc::new(Connection::new(target, Arc::default()))
         };
         let line = known.lines.entry(address.to_owned()).or_insert_with(dial).clone();

@@ -146,10 +146,13 @@ impl Keeper {
 
     fn shard_views(&self) -> Vec<ShardView> {
         let troubles = self.troubles();
-        let view = |(at, shard): (usize, &Shard)| ShardView {
-            name: shard.name.to_string(),
-            address: shard.server.reads.target().backend.address.clone(),
-            away: troubles.get(&self.keyspace_of(at)).cloned(),
+        let view = |(at, shard): (usize, &Shard)| {
+            let away = troubles.get(&self.keyspace_of(at)).cloned();
+            let (address, server) = match shard.server.gate.survey() {
+                Some((address, server)) => (address, Some(server).filter(|_| away.is_none())),
+                None => (shard.server.reads.target().backend.address.clone(), None),
+            };
+            ShardView { name: shard.name.to_string(), address, away, server }
         };
         self.shards.iter().enumerate().map(view).collect()
     }

@@ -86,7 +86,8 @@ fn merge(portions: Vec<Portion>, page: &Page) -> Listed {
         }
     }
     let is_over = nexts.iter().all(Option::is_none);
-    Listed { tasks, next: (!is_over).then(|| write_cursor(&nexts, page.is_newest_first)) }
+    let next = (!is_over).then(|| write_cursor(&nexts, page.is_newest_first));
+    Listed { tasks, next, missing: Vec::new() }
 }
 
 fn write_cursor(starts: &[Start], is_newest_first: bool) -> String {

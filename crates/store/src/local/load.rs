@@ -68,6 +68,7 @@ fn load_row(shard: &mut Shard, key: &[u8], row: &[u8]) -> Result<(), String> {
             let id = shard.queues.intern(&queue.tenant, &queue.command);
             let queue = shard.queues.at_mut(id);
             (queue.dead, queue.is_paused, queue.spelling) = (row.dead, row.is_paused, row.spelling);
+            shard.queues.head_changed(id, &shard.slots);
             Ok(())
         }
         Some((&RECORD, key)) => match key.first() {

@@ -317,11 +317,10 @@ fn recover(
     if options.durability == Durability::Fsync {
         expect_segments(&**files, &library.version().segments)?;
     }
-    let journal_options = journal::Options {
-        segment_bytes: options.segment_bytes,
-        sync: options.durability == Durability::Fsync,
-        ..journal::Options::default()
-    };
+    // Headers and what was recovered are synced whatever the durability: a loss of power may take the newest frames, and
+    // must not leave a journal that refuses to open.
+    let journal_options =
+        journal::Options { segment_bytes: options.segment_bytes, ..journal::Options::default() };
     let mut tail = Vec::new();
     let opened = journal::open(
         files.clone(),

@@ -8,13 +8,14 @@ mod damage;
 mod facts;
 mod faults;
 mod full;
+mod keys;
 mod poison;
 mod ticks;
 mod workload;
 
 use crate::candidates::Seat;
 use codeq_store::local::files::Files;
-use codeq_store::local::{self, Limits, LocalOptions, LocalStore, OpenError, Parts};
+use codeq_store::local::{self, Durability, Limits, LocalOptions, LocalStore, OpenError, Parts};
 use codeq_store::testing::exam::START;
 use codeq_store::testing::exam::bench::{Bench, plain_rules};
 use codeq_store::testing::forgetful::ForgetfulDisk;
@@ -38,6 +39,7 @@ pub struct Ground {
     pub rules: Rules,
     pub segment_bytes: u64,
     pub limits: Limits,
+    pub durability: Durability,
     epoch: u32,
 }
 
@@ -52,6 +54,7 @@ impl Ground {
             rules,
             segment_bytes,
             limits: Limits::default(),
+            durability: Durability::Fsync,
             epoch: 0,
         }
     }
@@ -92,6 +95,7 @@ impl Ground {
             clock,
             segment_bytes: self.segment_bytes,
             limits: self.limits,
+            durability: self.durability,
             ..LocalOptions::new("/forgetful")
         };
         local::assemble(options, Parts::over(vec![Arc::new(self.files.clone())], self.epoch))

@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod candidates;
+mod crowds;
 mod directory;
 mod events;
 mod exam;
 mod fixture;
 mod forgetful;
 mod imports;
+mod instant;
 mod kvrocks;
 mod model;
 mod moves;

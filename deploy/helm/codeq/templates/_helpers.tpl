@@ -34,7 +34,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "persistenceConfig" (dict "path" "/var/lib/codeq/data" "numShards" (int .Values.store.embedded.shards)) -}}
 {{- else -}}
 {{- $_ := set $config "persistenceProvider" "kvrocks" -}}
-{{- $_ := set $config "persistenceConfig" (dict "addr" .Values.store.kvrocks.addr) -}}
+{{- $_ := set $config "persistenceConfig" (include "codeq.kvrocks" . | fromYaml) -}}
+{{- if or .Values.store.kvrocks.spread .Values.store.kvrocks.backends -}}
+{{- $_ := set $config "sharding" (include "codeq.sharding" . | fromYaml) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.streams.workerPort -}}
 {{- $_ := set $config "workerStreamAddr" (printf ":%d" (int .Values.streams.workerPort)) -}}
@@ -43,6 +46,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "producerStreamAddr" (printf ":%d" (int .Values.streams.producerPort)) -}}
 {{- end -}}
 {{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- end -}}
+
+{{/* Where the store is. */}}
+{{- define "codeq.kvrocks" -}}
+{{- $kvrocks := .Values.store.kvrocks -}}
+{{- $found := dict "cluster" $kvrocks.cluster "waitReplicas" (int $kvrocks.waitReplicas) -}}
+{{- if $kvrocks.sentinel -}}
+{{- $_ := set $found "sentinel" $kvrocks.sentinel -}}
+{{- else if $kvrocks.addr -}}
+{{- $_ := set $found "addr" $kvrocks.addr -}}
+{{- end -}}
+{{- $found | toYaml -}}
+{{- end -}}
+
+{{/* Which queues live on which server. */}}
+{{- define "codeq.sharding" -}}
+{{- $kvrocks := .Values.store.kvrocks -}}
+{{- $sharding := dict "enabled" true "spread" $kvrocks.spread -}}
+{{- if $kvrocks.backends -}}
+{{- $_ := set $sharding "backends" $kvrocks.backends -}}
+{{- $_ := set $sharding "defaultShard" $kvrocks.defaultShard -}}
+{{- if $kvrocks.spread -}}
+{{- $_ := set $sharding "spreadOver" (keys $kvrocks.backends | sortAlpha) -}}
+{{- end -}}
+{{- end -}}
+{{- $sharding | toYaml -}}
 {{- end -}}
 
 {{/* The variables of the Secret. */}}

@@ -104,6 +104,7 @@ impl Shard {
                 if !is_paused {
                     self.clear_holds(id);
                 }
+                self.queues.head_changed(id, &self.slots);
                 self.push_queue(id);
                 self.fed.push(id);
             }

@@ -180,7 +180,10 @@ impl Shard {
             self.expiries.remove(&(at, no));
         }
         match &slot.state {
-            State::Ready { .. } => self.unlink(slot_id),
+            State::Ready { .. } => {
+                self.unlink(slot_id);
+                self.queues.head_changed(queue, &self.slots);
+            }
             State::Delayed { until } => {
                 self.delayed.remove(&(*until, no));
                 self.queues.at_mut(queue).delayed -= 1;
@@ -207,6 +210,7 @@ impl Shard {
             State::Ready { seq } => {
                 self.counters.next_seq = self.counters.next_seq.max(seq + 1);
                 self.link(slot_id);
+                self.queues.head_changed(queue, &self.slots);
                 self.fed.push(queue);
             }
             State::Delayed { until } => {

@@ -30,7 +30,7 @@ impl Shard {
     pub(super) fn lane_of(&mut self, queue: u32, name: Option<&str>) -> LaneId {
         match name {
             None => PLAIN,
-            Some(name) => self.queues.at_mut(queue).flow.get_or_insert_default().intern(name),
+            Some(name) => self.queues.flow_mut(queue).intern(name),
         }
     }
 
@@ -95,6 +95,7 @@ impl Shard {
             lane => flow.arrange(lane, &self.slots, now),
         }
         self.plan_opening(id, now);
+        self.queues.head_changed(id, &self.slots);
     }
 
     /// Plans when the queue is looked at again because only time holds something back.
@@ -108,7 +109,7 @@ impl Shard {
         let wakes_at = own.into_iter().chain(flow.next_opening()).min();
         let before = std::mem::replace(&mut flow.wakes_at, wakes_at);
         if flow.is_idle() {
-            queue.flow = None;
+            self.queues.drop_flow(id);
         }
         if before != wakes_at {
             self.openings.extend(wakes_at.map(|at| (at, id)));
@@ -151,7 +152,7 @@ impl Shard {
         let value = value.map(policies::read_usage).transpose();
         let value = value.map_err(|_| "limits that cannot be read")?;
         let id = self.queues.intern(&key.queue.tenant, &key.queue.command);
-        let flow = self.queues.at_mut(id).flow.get_or_insert_default();
+        let flow = self.queues.flow_mut(id);
         let lane = match key.lane.as_deref() {
             None => WHOLE,
             Some("") => PLAIN,
@@ -168,7 +169,7 @@ impl Shard {
         let value = value.map(policies::read_policy).transpose();
         let value = value.map_err(|_| "a policy that cannot be read")?;
         let id = self.queues.intern(&queue.tenant, &queue.command);
-        let flow = self.queues.at_mut(id).flow.get_or_insert_default();
+        let flow = self.queues.flow_mut(id);
         flow.policy = value;
         flow.reweigh();
         let lanes: Vec<LaneId> = flow.ids().chain([PLAIN]).collect();

@@ -10,6 +10,19 @@ use std::sync::Arc;
 
 /// Empty queues are remembered (their name, their last claim) up to this many queues.
 const REMEMBERED: usize = 10_000;
+/// Beyond that so many are looked at for each new one: idle ones go faster than new ones come, and nobody pays for all.
+const LOOKED_AT: usize = 4;
+
+/// From so many ready queues of a tenant on their heads are kept in order; fewer are looked through.
+const MANY_READY: usize = 64;
+
+/// Where a head stands among those of a tenant: the highest priority first, then the earliest created.
+type Rank = (u8, Time, u64);
+
+fn rank(slots: &Slots, slot_id: SlotId) -> Rank {
+    let slot = slots.at(slot_id);
+    (u8::MAX - slot.priority, slot.created_at, slot.no)
+}
 
 pub struct Queue {
     pub key: QueueKey,
@@ -30,6 +43,8 @@ pub struct Queue {
     pub waiters: BTreeSet<u64>,
     /// Its policy and its lanes; most queues have neither.
     pub flow: Option<Box<QueueFlow>>,
+    /// Under which it stands among the heads of its tenant, while these are kept in order.
+    rank: Option<Rank>,
     is_used: bool,
 }
 
@@ -49,6 +64,7 @@ impl Queue {
             loaded_ahead: None,
             waiters: BTreeSet::new(),
             flow: None,
+            rank: None,
             is_used: true,
         }
     }
@@ -85,6 +101,13 @@ impl Queue {
         self.ready + self.delayed + self.running
     }
 
+    /// Where its head stands among those of other queues. Limits come and go with the time: queues that have some
+    /// are looked at one by one.
+    fn head_rank(&self, slots: &Slots) -> Option<Rank> {
+        let is_plain = self.flow.is_none() && !self.is_paused && self.ready > 0;
+        self.plain_head().filter(|_| is_plain).map(|slot_id| rank(slots, slot_id))
+    }
+
     fn is_idle(&self) -> bool {
         let has_work = self.live() + self.dead > 0 || !self.waiters.is_empty();
         !has_work && !self.is_paused && self.flow.is_none()
@@ -119,6 +142,16 @@ pub struct Tenant {
     pub ready: BTreeSet<u32>,
     /// Arrival numbers of held claims that take any command.
     pub waiters: BTreeSet<u64>,
+    /// The heads of the ready queues in order, if these are many.
+    heads: Option<Heads>,
+    /// Ready queues with a policy or lanes.
+    restricted: BTreeSet<u32>,
+}
+
+#[derive(Default)]
+struct Heads {
+    is_built: bool,
+    ranks: BTreeSet<(Rank, u32)>,
 }
 
 /// Names are hashed and compared without case in the command, so that looking one up allocates nothing.
@@ -134,7 +167,11 @@ pub struct Queues {
     index: HashTable<u32>,
     all: Vec<Queue>,
     free: Vec<u32>,
+    /// Whom to look at next for idle queues.
+    next_look: usize,
     pub tenants: HashMap<Arc<str>, Tenant>,
+    /// Tenants whose heads are kept in order.
+    crowded: usize,
 }
 
 impl Queues {
@@ -160,7 +197,7 @@ impl Queues {
             return id;
         }
         if self.index.len() >= REMEMBERED {
-            self.forget_idle();
+            self.forget_some_idle();
         }
         let queue = Queue::new(QueueKey::new(tenant, command));
         let id = match self.free.pop() {
@@ -179,18 +216,34 @@ impl Queues {
         id
     }
 
-    /// Amortised: called when the table is full, frees every idle queue at once.
-    fn forget_idle(&mut self) {
-        for (id, queue) in self.all.iter_mut().enumerate().filter(|(_, q)| q.is_used && q.is_idle()) {
-            queue.is_used = false;
-            let id = id as u32;
-            let hash = hash(&queue.key.tenant, &queue.key.command);
-            if let Ok(entry) = self.index.find_entry(hash, |known| *known == id) {
-                entry.remove();
+    fn forget_some_idle(&mut self) {
+        for _ in 0..LOOKED_AT {
+            let at = self.next_look % self.all.len().max(1);
+            self.next_look = at + 1;
+            if self.all.get(at).is_some_and(|queue| queue.is_used && queue.is_idle()) {
+                self.forget(at);
             }
-            self.free.push(id);
         }
-        self.tenants.retain(|_, tenant| !tenant.ready.is_empty() || !tenant.waiters.is_empty());
+    }
+
+    fn forget(&mut self, at: usize) {
+        let queue = &mut self.all[at];
+        queue.is_used = false;
+        let id = u32::try_from(at).expect("fewer than four billion queues");
+        let hash = hash(&queue.key.tenant, &queue.key.command);
+        if let Ok(entry) = self.index.find_entry(hash, |known| *known == id) {
+            entry.remove();
+        }
+        let tenant = queue.key.tenant.clone();
+        self.free.push(id);
+        self.forget_idle_tenant(&tenant);
+    }
+
+    /// A tenant without ready tasks and waiting claims needs no entry.
+    pub fn forget_idle_tenant(&mut self, tenant: &str) {
+        if self.tenants.get(tenant).is_some_and(|known| known.ready.is_empty() && known.waiters.is_empty()) {
+            self.tenants.remove(tenant);
+        }
     }
 
     /// The ready tasks of a lane with this priority.
@@ -214,19 +267,140 @@ impl Queues {
         }
         match (before, queue.ready) {
             (0, 1..) => {
-                let tenant = queue.key.tenant.clone();
-                self.tenants.entry(tenant).or_default().ready.insert(id);
+                let tenant = self.tenants.entry(queue.key.tenant.clone()).or_default();
+                tenant.ready.insert(id);
+                if queue.flow.is_some() {
+                    tenant.restricted.insert(id);
+                }
+                if tenant.ready.len() > MANY_READY && tenant.heads.is_none() {
+                    tenant.heads = Some(Heads::default());
+                    self.crowded += 1;
+                }
             }
             (1.., 0) => {
                 if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
                     tenant.ready.remove(&id);
+                    tenant.restricted.remove(&id);
+                    if tenant.ready.len() < MANY_READY / 2 && tenant.heads.take().is_some() {
+                        self.crowded -= 1;
+                    }
                 }
             }
             _ => {}
         }
     }
 
+    /// To be told whenever the head of a queue may be another one, or the queue is paused or resumed.
+    pub fn head_changed(&mut self, id: u32, slots: &Slots) {
+        if self.crowded == 0 {
+            return;
+        }
+        let Queues { all, tenants, .. } = self;
+        let Some(tenant) = tenants.get_mut(&all[id as usize].key.tenant) else { return };
+        let Some(heads) = &mut tenant.heads else { return };
+        if !heads.is_built {
+            heads.is_built = true;
+            for id in &tenant.ready {
+                let queue = &mut all[*id as usize];
+                queue.rank = queue.head_rank(slots);
+                heads.ranks.extend(queue.rank.map(|rank| (rank, *id)));
+            }
+            return;
+        }
+        let queue = &mut all[id as usize];
+        let rank = queue.head_rank(slots);
+        if let Some(old) = queue.rank.filter(|old| Some(*old) != rank) {
+            heads.ranks.remove(&(old, id));
+        }
+        // Also if it is the same: it may be of a time when the heads were not kept.
+        heads.ranks.extend(rank.map(|new| (new, id)));
+        queue.rank = rank;
+    }
+
+    /// The best head of a tenant's queues.
+    pub fn best_head(&self, tenant: &str, slots: &Slots, now: Time) -> Option<SlotId> {
+        let tenant = self.tenants.get(tenant)?;
+        let head = |id: &u32| {
+            let slot_id = self.at(*id).head(slots, now)?;
+            Some((rank(slots, slot_id), slot_id))
+        };
+        let best = match &tenant.heads {
+            None => tenant.ready.iter().filter_map(head).min(),
+            Some(heads) => {
+                let plain = heads.ranks.first().map(|(_, id)| *id);
+                plain.iter().chain(&tenant.restricted).filter_map(head).min()
+            }
+        };
+        best.map(|(_, slot_id)| slot_id)
+    }
+
+    /// What restricts a queue, from now on if nothing did.
+    pub fn flow_mut(&mut self, id: u32) -> &mut QueueFlow {
+        let queue = &mut self.all[id as usize];
+        if queue.flow.is_none() && queue.ready > 0 {
+            self.tenants.entry(queue.key.tenant.clone()).or_default().restricted.insert(id);
+        }
+        queue.flow.get_or_insert_default()
+    }
+
+    /// Nothing restricts the queue any more.
+    pub fn drop_flow(&mut self, id: u32) {
+        let queue = &mut self.all[id as usize];
+        queue.flow = None;
+        if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
+            tenant.restricted.remove(&id);
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Queue> {
         self.all.iter().filter(|queue| queue.is_used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From ten thousand queues on, every new one looked at all others: a producer of many commands made the creates of
+    /// everyone slow.
+    #[test]
+    fn a_new_queue_costs_the_same_however_many_are_in_use() {
+        let (mut queues, tenant): (Queues, Arc<str>) = (Queues::default(), "acme".into());
+        let mut most = 0;
+        for number in 0..3 * REMEMBERED {
+            let before = queues.next_look;
+            let id = queues.intern(&tenant, &format!("command-{number}"));
+            queues.at_mut(id).delayed = 1;
+            most = most.max(queues.next_look.saturating_sub(before));
+        }
+        assert!(most <= LOOKED_AT, "{most} were looked at for one");
+        assert_eq!(queues.iter().count(), 3 * REMEMBERED, "none of them is idle");
+    }
+
+    #[test]
+    fn idle_queues_go_and_leave_nothing_behind() {
+        let mut queues = Queues::default();
+        for number in 0..20 * REMEMBERED {
+            let tenant: Arc<str> = format!("tenant-{}", number % 100).into();
+            let id = queues.intern(&tenant, &format!("command-{number}"));
+            let mut list = List::default();
+            list.len = 1;
+            queues.set_list(id, PLAIN, 0, list);
+            queues.set_list(id, PLAIN, 0, List::default());
+        }
+        assert!(queues.all.len() <= 2 * REMEMBERED, "{} entries", queues.all.len());
+        assert!(queues.tenants.len() <= 100);
+        let used: Vec<u32> =
+            (0..).zip(&queues.all).filter(|(_, queue)| queue.is_used).map(|(id, _)| id).collect();
+        for id in used {
+            let key = queues.at(id).key.clone();
+            assert_eq!(queues.find(&key.tenant, &key.command), Some(id));
+        }
+    }
+
+    /// What an idle queue costs while it is remembered.
+    #[test]
+    fn a_queue_takes_less_than_three_hundred_bytes() {
+        assert!(size_of::<Queue>() <= 300, "{} bytes", size_of::<Queue>());
     }
 }

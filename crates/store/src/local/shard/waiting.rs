@@ -229,6 +229,9 @@ impl Turn<'_> {
                 if let Some(tenant) = self.shard.queues.tenants.get_mut(&claim.tenant) {
                     tenant.waiters.remove(&arrival);
                 }
+                if queues.is_empty() {
+                    self.shard.queues.forget_idle_tenant(&claim.tenant);
+                }
             }
             Hold::Result { no, .. } => {
                 if let Some(arrivals) = self.shard.waiting.results.get_mut(no) {

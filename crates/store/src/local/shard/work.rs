@@ -85,14 +85,7 @@ impl Turn<'_> {
                 let head = |id: u32| queues.at(id).head(&self.shard.slots, self.now);
                 commands.iter().find_map(|command| head(queues.find(tenant, command)?))
             }
-            Commands::Any => {
-                let ready = &queues.tenants.get(tenant)?.ready;
-                let heads = ready.iter().filter_map(|id| queues.at(*id).head(&self.shard.slots, self.now));
-                heads.min_by_key(|slot_id| {
-                    let slot = self.shard.slots.at(*slot_id);
-                    (u8::MAX - slot.priority, slot.created_at, slot.no)
-                })
-            }
+            Commands::Any => queues.best_head(tenant, &self.shard.slots, self.now),
         }
     }
 

@@ -23,7 +23,8 @@ impl Model {
         };
         let mut matching = all[from..].iter().filter(is_theirs);
         let tasks = matching.by_ref().take(page.limit).map(|entry| entry.task.clone()).collect();
-        Ok(Listed { tasks, next: matching.next().map(|entry| entry.task.id.to_string()) })
+        let next = matching.next().map(|entry| entry.task.id.to_string());
+        Ok(Listed { tasks, next, missing: Vec::new() })
     }
 
     fn place_of(&self, cursor: &str, all: &[&Entry]) -> Option<usize> {

@@ -10,7 +10,7 @@ use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn over(one: &Server, two: &Server) -> KvrocksOptions {
+pub fn over(one: &Server, two: &Server) -> KvrocksOptions {
     let backend = |server: &Server| Backend { address: server.address(), ..Backend::default() };
     let sharding = Sharding {
         default_shard: "one".into(),
@@ -22,7 +22,7 @@ fn over(one: &Server, two: &Server) -> KvrocksOptions {
     KvrocksOptions { sharding, timing, ..quiet(backend(one)) }
 }
 
-async fn becomes(store: &KvrocksStore, wanted: impl Fn(&Health) -> bool) {
+pub async fn becomes(store: &KvrocksStore, wanted: impl Fn(&Health) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !wanted(&store.health()) {
         assert!(Instant::now() < deadline, "{:?}", store.health());

@@ -16,9 +16,19 @@ pub const CUT_MID_REPLY: u8 = 3;
 
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
-/// What is said when a connection is made, and wake-ups, which no verb waits for.
-const ASIDE: [&[u8]; 8] =
-    [b"PING", b"SELECT", b"AUTH", b"CLIENT", b"SCRIPT", b"INFO", b"PUBLISH", b"SUBSCRIBE"];
+/// What is said when a connection is made or a server is asked how it is, and wake-ups, which no verb waits for.
+const ASIDE: [&[u8]; 10] = [
+    b"PING",
+    b"ROLE",
+    b"layout",
+    b"SELECT",
+    b"AUTH",
+    b"CLIENT",
+    b"SCRIPT",
+    b"INFO",
+    b"PUBLISH",
+    b"SUBSCRIBE",
+];
 
 #[derive(Clone)]
 pub struct Proxy {

@@ -13,7 +13,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends the server by its process id when it is told to, and also removes its directory when the pipe closes.
-const GUARD: &str = "redis-server \"$@\" & server=$!; echo pid $server; read -r signal; \
+/// Its process id is told before it can say anything itself.
+const GUARD: &str = "sh -c 'echo pid $$; exec redis-server \"$@\"' server \"$@\" & server=$!; read -r signal; \
     kill -${signal:-KILL} $server; wait $server 2>/dev/null; \
     [ -n \"$signal\" ] || rm -rf -- \"$DIRECTORY\"; echo gone";
 

@@ -107,9 +107,12 @@ async fn a_key_of_another_type_fails_the_call_and_changes_nothing() {
     let server = Server::start(&["--enable-debug-command", "yes"]);
     let store = open(quiet(Backend { address: server.address(), ..Backend::default() }));
     settled(&store).await;
+    // Of a server without a layout nobody would take anything.
+    let id = server.ask("HGET codeq:layout deployment");
+    let empty = format!("MULTI\r\nFLUSHALL\r\nHSET codeq:layout deployment {id}\r\nEXEC");
     for (key, noticing) in KEYS {
         for verb in VERBS {
-            assert_eq!(server.say("FLUSHALL"), "+OK");
+            assert_eq!(server.say(&empty), "+OK");
             let task = verb.prepare(&*store).await;
             assert_eq!(server.say(&format!("SET {key} x")), "+OK");
             let before = server.say("DEBUG DIGEST");
@@ -123,7 +126,7 @@ async fn a_key_of_another_type_fails_the_call_and_changes_nothing() {
             assert_eq!(server.say("DEBUG DIGEST"), before, "{verb:?} on {key}");
         }
     }
-    server.say("FLUSHALL");
+    server.say(&empty);
     create(&*store, "render").await.expect("the keys are ours again");
 }
 
