@@ -193,6 +193,9 @@ pub struct TaskPage<'a> {
     pub items: Vec<Task<'a>>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<String>,
+    /// How many payloads were looked at, if payloads were searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub examined: Option<u64>,
 }
 
 /// Why a task is where it is.

@@ -5,6 +5,7 @@ mod bulk;
 mod dashboard;
 mod explain;
 mod listing;
+mod payloads;
 mod repair;
 mod tenants;
 mod transfer;
