@@ -179,6 +179,10 @@ export async function post(path, body, options) {
   return readJson(await send("POST", path, { ...options, body }));
 }
 
+export async function put(path, body, options) {
+  return readJson(await send("PUT", path, { ...options, body }));
+}
+
 export async function remove(path, options) {
   return readJson(await send("DELETE", path, options));
 }

@@ -92,6 +92,7 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "views/tail.js": SCRIPT,
         "views/webhooks.js": SCRIPT,
         "views/schedules.js": SCRIPT,
+        "views/plan.js": SCRIPT,
         "views/workers.js": SCRIPT,
         "views/audit.js": SCRIPT,
         "views/signin.js": SCRIPT,
