@@ -13,7 +13,8 @@ use std::time::Duration;
     codeq health --url https://127.0.0.1:8080/readyz --insecure"
 )]
 pub struct Health {
-    /// URL to ask [default: /readyz on this machine, at the port of CODEQ_PORT or PORT].
+    /// URL to ask [default: /readyz on this machine, at the port of CODEQ_PORT or PORT, by https if CODEQ_TLS_CERT_FILE
+    /// is set].
     #[arg(long)]
     url: Option<String>,
     /// Accept any certificate: for probes on the same machine.
@@ -29,8 +30,11 @@ pub struct Health {
 
 impl Health {
     pub fn run(self) -> anyhow::Result<()> {
-        let url = self.url.unwrap_or_else(|| format!("http://127.0.0.1:{}/readyz", port()));
-        let client = if self.insecure { unchecked_client()? } else { http_client(&url)? };
+        // On this machine nobody can be mistaken for the server, and its certificate names another address.
+        let is_insecure = self.insecure || (self.url.is_none() && has_tls());
+        let scheme = if has_tls() { "https" } else { "http" };
+        let url = self.url.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{}/readyz", port()));
+        let client = if is_insecure { unchecked_client()? } else { http_client(&url)? };
         let request = client.get(&url).timeout(Duration::from_secs(self.timeout_seconds));
         let answered =
             block_on(answer(request)).map_err(|error| error.context(format!("{url} does not answer")));
@@ -48,6 +52,11 @@ impl Health {
         }
         Ok(())
     }
+}
+
+/// Whether the server of this environment speaks TLS.
+fn has_tls() -> bool {
+    std::env::var_os("CODEQ_TLS_CERT_FILE").is_some_and(|file| !file.is_empty())
 }
 
 fn port() -> u16 {

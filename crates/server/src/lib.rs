@@ -91,8 +91,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 ) -> Result<(), ServeError> {
     let connections = raise_file_limit();
     let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(ServeError::Init)?.map(Arc::new);
+    let metrics = Arc::new(Metrics::new());
     if let Some(tls) = &tls {
-        tokio::spawn(tls.clone().keep_current());
+        tokio::spawn(tls.clone().keep_current(metrics.clone()));
     }
     let doors = Doors { seats: Seats::new(connections), tls };
     // Tokens expire by the wall clock; tasks live by one that does not step.
@@ -100,7 +101,6 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let draining = CancellationToken::new();
     let gate = Gate::new(gate_options(&config, Arc::new(SystemClock))).map_err(ServeError::Init)?;
     let gate = Arc::new(gate);
-    let metrics = Arc::new(Metrics::new());
     let feed = Arc::new(Feed::new());
     let traces = Traces::start(&config.tracing).map_err(ServeError::Init)?;
     let app =

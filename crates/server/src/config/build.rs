@@ -11,7 +11,7 @@ use super::address::{ListenAddress, parse_host};
 use super::masked;
 use super::model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
-    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tls, Tracing, Webhooks,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
 };
 use super::secret::Secret;
 use super::settings::Settings;
@@ -84,9 +84,9 @@ fn oidc(settings: &Settings) -> Option<Oidc> {
     })
 }
 
-fn tls(settings: &Settings) -> Option<Tls> {
+fn tls(settings: &Settings) -> Option<TlsFiles> {
     let file = |path| Some(settings.text(path)).filter(|file| !file.is_empty()).map(PathBuf::from);
-    Some(Tls {
+    Some(TlsFiles {
         cert_file: file("tls.certFile")?,
         key_file: file("tls.keyFile")?,
         client_ca_file: file("tls.clientCaFile"),

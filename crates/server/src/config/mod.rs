@@ -33,7 +33,7 @@ pub use derive::{DEV_TENANT, DEV_TOKEN};
 pub use error::ConfigError;
 pub use model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
-    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tls, Tracing, Webhooks,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
 };
 pub use secret::{MASK, Secret};
 

@@ -35,7 +35,7 @@ pub struct Config {
     /// Where `/metrics` is alone; `None`: on the main port.
     pub metrics: Option<ListenAddress>,
     /// On every listener; `None`: plain HTTP and gRPC.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFiles>,
     /// Prefix of artifact URLs, without a trailing slash; may be empty.
     pub public_base_url: String,
     pub env: String,
@@ -100,7 +100,7 @@ pub struct Oidc {
 
 /// Files in PEM form.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tls {
+pub struct TlsFiles {
     /// The certificate and those between it and its authority.
     pub cert_file: PathBuf,
     pub key_file: PathBuf,

@@ -23,15 +23,15 @@ pub struct Files {
 }
 
 /// What a file looked like; another one when it was written or replaced.
-pub type Stamp = [Option<(u64, u64, i64, i64)>; 3];
+pub type FileStamp = [Option<(u64, u64, i64, i64)>; 3];
 
 impl Files {
-    pub fn new(config: &config::Tls) -> Files {
-        let config::Tls { cert_file, key_file, client_ca_file } = config.clone();
+    pub fn new(config: &config::TlsFiles) -> Files {
+        let config::TlsFiles { cert_file, key_file, client_ca_file } = config.clone();
         Files { certificate: cert_file, key: key_file, client_ca: client_ca_file }
     }
 
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> FileStamp {
         let files = [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()];
         files.map(|file| {
             let found = std::fs::metadata(file?).ok()?;

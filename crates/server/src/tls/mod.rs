@@ -9,7 +9,8 @@ mod transport;
 mod validity;
 
 use crate::config;
-use files::{Files, Stamp};
+use crate::metrics::Metrics;
+use files::{FileStamp, Files};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -44,7 +45,7 @@ struct Current {
 
 impl Tls {
     /// Reads the files; the error is a start-up text that names the file.
-    pub fn open(config: &config::Tls) -> Result<Tls, String> {
+    pub fn open(config: &config::TlsFiles) -> Result<Tls, String> {
         let files = Files::new(config);
         let current = RwLock::new(files.read()?);
         Ok(Tls { files, current })
@@ -77,14 +78,18 @@ impl Tls {
     }
 
     /// Looks at the files again and again, as long as the server lives.
-    pub async fn keep_current(self: Arc<Self>) {
+    pub(crate) async fn keep_current(self: Arc<Self>, metrics: Arc<Metrics>) {
+        metrics.certified(self.validity());
         let mut seen = self.files.stamp();
         loop {
             tokio::time::sleep(LOOK).await;
             let tls = self.clone();
             let looked = tokio::task::spawn_blocking(move || tls.look(seen)).await;
             match looked {
-                Ok(stamp) => seen = stamp,
+                Ok(stamp) => {
+                    seen = stamp;
+                    metrics.certified(self.validity());
+                }
                 Err(_) => return,
             }
         }
@@ -92,7 +97,7 @@ impl Tls {
 
     /// Takes the files if they are not those of the stamp. Certificate and key are written one after the other, so
     /// a pair that does not fit may fit at the next look, which sees another stamp then.
-    fn look(&self, seen: Stamp) -> Stamp {
+    fn look(&self, seen: FileStamp) -> FileStamp {
         let stamp = self.files.stamp();
         if stamp == seen {
             return seen;
