@@ -4,6 +4,7 @@ mod auth;
 mod clock;
 mod faults;
 mod kvrocks;
+mod oidc;
 mod ports;
 mod report;
 mod store;
@@ -74,6 +75,7 @@ fn configuration(report: &mut Report, loaded: Loaded, file: &Option<PathBuf>) ->
 
 async fn examine(report: &mut Report, config: &Config) -> anyhow::Result<()> {
     let server_time = auth::check(report, config).await?;
+    oidc::check(report, config).await;
     let is_served = ports::is_served(config).await;
     match &config.persistence {
         Persistence::Embedded(embedded) => store::check(report, &embedded.path, is_served),
