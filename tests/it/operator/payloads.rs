@@ -9,7 +9,7 @@ async fn haystack(server: &Server, count: usize) -> Vec<String> {
     let mut needles = Vec::new();
     for from in (0..count).step_by(100) {
         let task = |n: usize| {
-            let text = if n % 10 == 0 { "Needle" } else { "hay" };
+            let text = if n.is_multiple_of(10) { "Needle" } else { "hay" };
             json!({"command": format!("c{}", n % 3), "payload": {"n": n, "text": text}})
         };
         let tasks: Vec<Value> = (from..from + 100).map(task).collect();

@@ -17,7 +17,7 @@ fn tasks_go_over_http_and_streams_with_tls() {
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
     let server = Server::with(json!({"tls": {"certFile": certificate, "keyFile": key}}));
     let https = |address: &str| format!("https://{}", address.trim_start_matches("http://"));
-    let program = built("codeq-client", "--example", "end_to_end", "examples/end_to_end");
+    let program = built("--example", "end_to_end", "examples/end_to_end");
     let run = |more: &[String]| {
         let mut command = Command::new(&program);
         command.env_clear().env("SSL_CERT_FILE", &certificate).arg(https(&server.base)).args(more);
