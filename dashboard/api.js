@@ -24,22 +24,45 @@ export const session = {
   /** Given by `codeq dev`; empty anywhere else. */
   devToken: "",
   version: "",
+  /** Where people sign in, if the server says so: issuer, clientId, scopes. */
+  oidc: null,
   /** Whether the token has admin rights. */
   isAdmin: false,
   tenant: "",
 };
 
+/** From an issuer, in memory only: token, endsAt, renew. */
+let signedIn = null;
+
 export function token() {
-  return sessionStorage.getItem(TOKEN) ?? session.devToken;
+  return signedIn?.token ?? sessionStorage.getItem(TOKEN) ?? session.devToken;
 }
 
+export function setSignedIn(given) {
+  signedIn = given;
+}
+
+/** Pasted by hand; an empty one signs out, however somebody came in. */
 export function setToken(text) {
+  signedIn = null;
   if (text) sessionStorage.setItem(TOKEN, text);
   else sessionStorage.removeItem(TOKEN);
 }
 
 export function hasOwnToken() {
-  return sessionStorage.getItem(TOKEN) !== null;
+  return signedIn !== null || sessionStorage.getItem(TOKEN) !== null;
+}
+
+let renewing = null;
+
+/** One renewal for all requests that wait for it; one that fails is left to the server's refusal. */
+async function renewInTime() {
+  if (!signedIn?.renew || Date.now() < signedIn.endsAt) return;
+  renewing ??= signedIn
+    .renew()
+    .catch(() => undefined)
+    .finally(() => (renewing = null));
+  await renewing;
 }
 
 /** Tells who listens: `away`, `back`, `refused`. */
@@ -94,6 +117,7 @@ export const segment = encodeURIComponent;
 
 /** Sends a request under /v1/codeq; the answer is not read. Throws an `ApiError` for anything but success. */
 export async function send(method, path, { body, signal, headers = {}, patience = PATIENCE_MS } = {}) {
+  await renewInTime();
   const signals = [signal, patience && AbortSignal.timeout(patience)].filter(Boolean);
   let response;
   try {

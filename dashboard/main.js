@@ -167,8 +167,16 @@ async function readConfig() {
   const config = await response.json();
   session.devToken = config.devToken ?? "";
   session.version = config.version;
+  session.oidc = config.oidc ?? null;
   setText(byId("foot"), `codeQ ${config.version}`);
   byId("foot").append(" · ", link("/docs", "API"), session.devToken ? " · development server" : "");
+}
+
+/** Takes up the sign-in that an issuer has answered; what went wrong, if it did. */
+async function fromIssuer() {
+  if (!new URLSearchParams(location.search).has("state")) return null;
+  const { arrive, isAnswer } = await import("./oidc.js");
+  return isAnswer() ? arrive().then(() => null, (error) => error) : null;
 }
 
 async function boot() {
@@ -194,7 +202,9 @@ async function boot() {
   });
   addEventListener("hashchange", show);
   await readConfig().catch(() => undefined);
-  await start();
+  const refusal = await fromIssuer();
+  if (refusal) await signIn(refusal);
+  else await start();
 }
 
 boot();

@@ -11,7 +11,7 @@ const LIVE = ["ready", "delayed", "running"];
 const VERBS = [
   {
     word: "Replay",
-    fits: (state) => state === "dead",
+    fits: (state) => state === "dead" || state === "failed",
     doing: "put back into their queues with a full set of attempts",
     act: ({ id, command }) => post(`/admin/dlq/${segment(command)}/${segment(id)}/requeue`, {}),
   },

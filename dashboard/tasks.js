@@ -73,7 +73,17 @@ export function taskList({ caption, hasCommand = true, empty, signal }) {
   const status = h("span", { class: "muted", role: "status" }, "Loading…");
   const node = h("div", { class: "task-list" }, chosen?.node, grid.node, h("div", { class: "list-foot" }, status, more));
   let items = [];
-  let asked = { path: "", filter: {}, cursor: "", number: 0 };
+  let asked = { path: "", filter: {}, cursor: "", number: 0, examined: 0 };
+
+  function tell(page) {
+    grid.update(items);
+    asked.cursor = page.next ?? "";
+    more.hidden = !page.next;
+    setText(more, page.examined === undefined ? "Load more" : "Look further");
+    const found = `${plural(items.length, "task")}${page.next ? " so far" : ""}`;
+    const looked = page.examined === undefined ? "" : `; ${plural(asked.examined, "payload")} looked at`;
+    setText(status, found + looked);
+  }
 
   async function next() {
     const mine = asked.number;
@@ -82,10 +92,8 @@ export function taskList({ caption, hasCommand = true, empty, signal }) {
       const page = await pageOf(asked, signal);
       if (asked.number !== mine) return;
       items = items.concat(page.items);
-      asked.cursor = page.next ?? "";
-      grid.update(items);
-      setText(status, `${plural(items.length, "task")}${page.next ? " so far" : ""}`);
-      more.hidden = !page.next;
+      asked.examined += page.examined ?? 0;
+      tell(page);
     } catch (error) {
       if (!signal.aborted && asked.number === mine) setText(status, error.message);
       more.hidden = false;
@@ -95,33 +103,30 @@ export function taskList({ caption, hasCommand = true, empty, signal }) {
   }
 
   async function show(path, filter) {
-    asked = { path, filter, cursor: "", number: asked.number + 1 };
+    asked = { path, filter, cursor: "", number: asked.number + 1, examined: 0 };
     items = [];
     await next();
   }
 
-  /** The first page again, if no more than that is on display. */
+  /** The first page again, if no more than that is on display. What is in payloads is not looked for again and again. */
   async function refresh() {
-    if (items.length > PAGE || !asked.path || more.disabled) return;
+    if (items.length > PAGE || !asked.path || more.disabled || asked.filter.payloadContains) return;
     const mine = asked.number;
     const page = await pageOf({ ...asked, cursor: "" }, signal);
     if (asked.number !== mine || items.length > PAGE) return;
     items = page.items;
-    asked.cursor = page.next ?? "";
-    grid.update(items);
-    setText(status, `${plural(items.length, "task")}${page.next ? " so far" : ""}`);
-    more.hidden = !page.next;
+    tell(page);
   }
 
-  return { node, show, refresh };
+  return { node, show, refresh, items: () => items };
 }
 
-/** A page may be empty although there are more; those are passed over. */
+/** A page may be empty although there are more; those are passed over, unless each of them costs a search. */
 async function pageOf({ path, filter, cursor }, signal) {
   let from = cursor;
   for (;;) {
     const page = await get(`${path}${query({ ...filter, limit: PAGE, cursor: from })}`, { signal });
-    if (page.items.length > 0 || !page.next) return page;
+    if (page.items.length > 0 || !page.next || page.examined !== undefined) return page;
     from = page.next;
   }
 }

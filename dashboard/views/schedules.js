@@ -7,6 +7,7 @@ import { ago, plural, time } from "../format.js";
 import { poll } from "../poll.js";
 import { table } from "../table.js";
 import { taskLink } from "../tasks.js";
+import { drop, edit } from "./plan.js";
 
 /** Schedules of one page. */
 const PAGE = 100;
@@ -90,6 +91,10 @@ function actions(refresh) {
     schedule.paused
       ? act(schedule, "Resume", verb(schedule, "resume", `${schedule.name} goes on.`))
       : act(schedule, "Pause", () => pause(schedule)),
+    " ",
+    act(schedule, "Change", () => attempt(() => edit(schedule.name))),
+    " ",
+    act(schedule, "Delete", () => drop(schedule.name)),
   ];
 }
 
@@ -119,16 +124,24 @@ export function schedules({ root, search, signal }) {
   let refresh = () => {};
   const status = h("span", { class: "muted", role: "status" }, "Loading…");
   const more = h("span");
+  const make = button(
+    "New schedule…",
+    async () => {
+      await attempt(() => edit());
+      refresh();
+    },
+    { class: "small primary" },
+  );
   const grid = table({
     caption: "Schedules",
     columns: columns(() => refresh()),
     key: ({ name }) => name,
-    empty: "There are no schedules. Make one with `codeq schedule put`.",
+    empty: "There are no schedules. Make one here, or with `codeq schedule put`.",
   });
   replace(
     root,
     h("div", { class: "page-head" }, h("h1", {}, "Schedules")),
-    panel("Tasks by the clock", {}, grid.node, h("div", { class: "list-foot" }, status, " ", more)),
+    panel("Tasks by the clock", { tools: h("div", { class: "panel-tools" }, make) }, grid.node, h("div", { class: "list-foot" }, status, " ", more)),
   );
   const cursor = search.get("cursor") ?? "";
   refresh = poll(

@@ -1,10 +1,11 @@
 // Finding tasks. The address holds the filter, so that a search can be shared.
 
-import { get } from "../api.js";
 import { button, field, h, panel, replace, select } from "../dom.js";
 import { cancelMatching, deleteDead, operations, replay } from "../operations.js";
 import { poll } from "../poll.js";
 import { taskList } from "../tasks.js";
+import { adder, chips, suggest } from "./chips.js";
+import { views } from "./saved.js";
 
 const PLACES = [
   ["", "Any"],
@@ -29,7 +30,8 @@ const ORDERS = [
   ["oldest", "Oldest first"],
 ];
 const TIMES = ["createdAfter", "createdBefore", "updatedAfter", "updatedBefore"];
-const NAMES = ["command", "place", "status", "error", "workerId", "idempotencyKey", "group", ...TIMES];
+const TEXTS = ["command", "place", "status", "error", "payloadContains", "tag", "lane", "schedule"];
+const NAMES = [...TEXTS, "workerId", "idempotencyKey", "group", ...TIMES];
 
 const text = (name, placeholder = "") =>
   h("input", { name, type: "search", placeholder, autocomplete: "off", spellcheck: "false" });
@@ -51,6 +53,10 @@ function inputs(search) {
     place: ["State", select("place", PLACES)],
     status: ["Status", select("status", STATUSES)],
     error: ["Error contains", text("error")],
+    payloadContains: ["Payload contains", text("payloadContains")],
+    tag: ["Tag", text("tag")],
+    lane: ["Lane", text("lane")],
+    schedule: ["Schedule", text("schedule")],
     workerId: ["Worker", text("workerId")],
     idempotencyKey: ["Idempotency key", text("idempotencyKey")],
     createdAfter: ["Created after", moment("createdAfter")],
@@ -93,18 +99,23 @@ function filterOfAddress(search) {
   return Object.fromEntries([...search].filter(known));
 }
 
-export function search({ root, search: address, signal }) {
-  const fields = inputs(address);
+function hashOf(filter) {
+  const next = new URLSearchParams(filter).toString();
+  return next ? `#/search?${next}` : "#/search";
+}
+
+function makeForm(fields) {
   const shown = (names) => names.map((name) => field(...fields[name]));
-  const more = ["status", "workerId", "idempotencyKey", ...TIMES, "headerName", "headerValue", "group"];
-  const isOpen = more.some((name) => fields[name][1].value !== "");
-  const form = h(
+  const more = ["status", "tag", "lane", "schedule", "workerId", "idempotencyKey", ...TIMES];
+  const rest = [...more, "headerName", "headerValue", "group"];
+  const isOpen = rest.some((name) => fields[name][1].value !== "");
+  return h(
     "form",
     { class: "filters", role: "search", "aria-label": "Tasks" },
     h(
       "div",
       { class: "filter-row" },
-      shown(["command", "place", "error", "order"]),
+      shown(["command", "place", "error", "payloadContains", "order"]),
       h(
         "div",
         { class: "filter-go" },
@@ -116,45 +127,47 @@ export function search({ root, search: address, signal }) {
       "details",
       { open: isOpen },
       h("summary", {}, "More filters"),
-      h("div", { class: "filter-grid" }, shown(more)),
+      h("div", { class: "filter-grid" }, shown(rest)),
     ),
   );
+}
+
+export function search({ root, search: address, signal }) {
+  const fields = inputs(address);
+  const form = makeForm(fields);
+  const wanted = filterOfAddress(address);
+  const go = (filter) => {
+    const hash = hashOf(filter);
+    if (location.hash === hash) run();
+    else location.hash = hash;
+  };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const order = new FormData(form).get("order");
-    const next = new URLSearchParams({ ...filterOf(form), ...(order ? { order } : {}) }).toString();
-    const hash = next ? `#/search?${next}` : "#/search";
-    if (location.hash === hash) run();
-    else location.hash = hash;
+    go({ ...filterOf(form), ...(order ? { order } : {}) });
   });
   const work = operations(signal, () => run());
-  const list = taskList({ caption: "Tasks found", empty: "No task matches.", signal });
-  const wanted = filterOfAddress(address);
+  const empty = wanted.payloadContains ? "No task found among those looked at." : "No task matches.";
+  const list = taskList({ caption: "Tasks found", empty, signal });
   const run = () => list.show("/admin/tasks", wanted);
   const { order: _, ...filter } = wanted;
   const tools = matchingTools(filter, () => work.refresh());
+  const add = adder((name, value) => go({ ...wanted, [name]: value }));
   replace(
     root,
-    h("div", { class: "page-head" }, h("h1", {}, "Search")),
-    panel("Filter", { class: "filter-panel" }, form),
+    h("div", { class: "page-head" }, h("h1", {}, "Search"), views(wanted, hashOf)),
+    panel("Filter", { class: "filter-panel" }, chips(wanted, hashOf), add.node, form),
     work.node,
     panel("Tasks", { tools: h("div", { class: "panel-tools" }, tools) }, list.node),
   );
-  suggestQueues(fields.command[1], form, signal);
+  suggest({ form, fields, add, signal });
   run().then(() => poll(() => list.refresh(), EVERY_MS, signal));
-}
-
-/** Names of queues to choose from while one is typed. */
-async function suggestQueues(input, form, signal) {
-  const { queues } = await get("/admin/queues?view=stats", { signal }).catch(() => ({ queues: [] }));
-  const names = [...new Set(queues.map(({ command }) => command))].sort();
-  form.append(h("datalist", { id: "queue-names" }, names.map((name) => h("option", { value: name }))));
-  input.setAttribute("list", "queue-names");
 }
 
 /** What can be done to everything that matches: dead letters are replayed or deleted, live tasks cancelled. */
 function matchingTools(filter, started) {
-  if (Object.keys(filter).length === 0) return [];
+  // Bulk operations are kept, and search no payloads: rows that were found can be selected.
+  if (Object.keys(filter).length === 0 || filter.payloadContains) return [];
   const tool = (label, act, kind) =>
     button(label, async () => ((await act()) ? started() : undefined), { class: `small ${kind}` });
   if (filter.place === "failed" || filter.place === "cancelled") {

@@ -1,14 +1,35 @@
-// The form for a token.
+// Signing in: at the issuer that the server names, or with a token.
 
-import { hasOwnToken, setToken } from "../api.js";
-import { field, h, replace } from "../dom.js";
+import { hasOwnToken, session, setToken } from "../api.js";
+import { button, field, h, replace } from "../dom.js";
+import { leave } from "../oidc.js";
 
 function reason(refusal) {
   if (!refusal) return null;
+  if (refusal.status === undefined) return h("p", { class: "failed", role: "alert" }, refusal.message);
   const text = hasOwnToken()
     ? `The server does not accept this token: ${refusal.message}.`
     : `The server asks for a token: ${refusal.message}.`;
   return h("p", { class: "failed", role: "alert" }, text);
+}
+
+/** The way to the issuer, if there is one. */
+function issuer() {
+  if (!session.oidc) return null;
+  const failed = h("p", { class: "failed", role: "alert" });
+  const go = button(
+    `Sign in with ${new URL(session.oidc.issuer).host}`,
+    async () => {
+      go.disabled = true;
+      failed.textContent = "";
+      await leave().catch((error) => {
+        failed.textContent = error.message;
+        go.disabled = false;
+      });
+    },
+    { class: "primary" },
+  );
+  return h("div", { class: "issuer" }, go, failed, h("p", { class: "muted" }, "or paste a token:"));
 }
 
 export function signin({ root, refusal, onToken }) {
@@ -26,8 +47,9 @@ export function signin({ root, refusal, onToken }) {
     { class: "signin panel" },
     h("h1", {}, "Sign in"),
     reason(refusal),
+    issuer(),
     field("Token", input),
-    h("button", { type: "submit", class: "primary" }, "Sign in"),
+    h("button", { type: "submit", class: session.oidc ? "" : "primary" }, "Sign in"),
     h(
       "p",
       { class: "muted" },
@@ -40,5 +62,5 @@ export function signin({ root, refusal, onToken }) {
     onToken();
   });
   replace(root, form);
-  input.focus();
+  if (!session.oidc) input.focus();
 }

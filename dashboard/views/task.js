@@ -7,6 +7,7 @@ import { content, parseExactly } from "../content.js";
 import { poll } from "../poll.js";
 import { stateBadge, stateOf } from "../states.js";
 import { about, ageAll, redraw, timeline, why } from "./telling.js";
+import { runAgain } from "./again.js";
 import { deliveryList } from "./webhooks.js";
 
 async function download(artifact) {
@@ -109,6 +110,11 @@ function copyId(id) {
   });
 }
 
+function again(task) {
+  if (!session.isAdmin) return null;
+  return button("Edit and run again…", () => attempt(() => runAgain(task)));
+}
+
 /** c copies the id, unless somebody types or copies something else. */
 function listenForKeys(id, signal) {
   const copy = (event) => {
@@ -171,7 +177,7 @@ async function draw(places, now, refresh, signal) {
     h("nav", { class: "crumb", "aria-label": "Breadcrumb" }, crumbs(now)),
     h("h1", { class: "mono" }, now.id, " ", stateBadge(state)),
   );
-  replace(places.head, title, h("div", { class: "actions" }, copyId(now.id), actions(now, refresh)));
+  replace(places.head, title, h("div", { class: "actions" }, copyId(now.id), again(now), actions(now, refresh)));
   const { payload, ...others } = now;
   if (!places.payload.firstChild)
     places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));

@@ -87,6 +87,11 @@ function traceId(task) {
   return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(task.traceParent ?? "")?.[1];
 }
 
+/** What the running attempt told last. */
+function progressText(progress) {
+  return h("span", { class: "mono" }, typeof progress === "string" ? progress : JSON.stringify(progress));
+}
+
 export function about(task) {
   const headers = Object.entries(task.headers ?? {});
   const trace = traceId(task);
@@ -103,6 +108,17 @@ export function about(task) {
     ["Created", when(task.createdAt)],
     ["Changed", when(task.updatedAt)],
     ["Tenant", task.tenantId],
+    ["Lane", task.lane && link(`#/search?${new URLSearchParams({ lane: task.lane })}`, task.lane)],
+    [
+      "Tags",
+      task.tags?.length
+        ? task.tags.map((tag) => [link(`#/search?${new URLSearchParams({ tag })}`, tag), " "])
+        : undefined,
+    ],
+    ["Idempotency key", task.idempotencyKey && copied(task.idempotencyKey, "Idempotency key")],
+    ["Unique key", task.uniqueKey && copied(task.uniqueKey, "Unique key")],
+    ["Expires", when(task.expiresAt)],
+    ["Progress", task.progress === undefined ? undefined : progressText(task.progress)],
     ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],
     ["Trace id", trace && copied(trace, "Trace id")],
     [

@@ -24,8 +24,13 @@ before(async () => {
     "/dead",
     `/tasks/${dead.id}`,
     "/search?error=timeout",
+    "/search?payloadContains=x&tag=a",
+    "/failed",
+    "/workers",
+    "/schedules",
     "/live",
     "/webhooks",
+    "/audit",
     "/nowhere",
   ];
 });

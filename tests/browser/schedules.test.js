@@ -7,6 +7,48 @@ let browser;
 before(async () => (browser = await openBrowser()));
 after(() => browser.close());
 
+test("a schedule is made, changed without losing what the form does not show, and deleted", async (t) => {
+  const server = await Server.dev();
+  t.after(() => server.stop());
+  const page = await openPage(browser);
+  t.after(() => page.context().close());
+  await page.goto(`${server.base}/ui#/schedules`);
+  await page.getByRole("button", { name: "New schedule…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("nightly");
+  await dialog.getByLabel("Queue").fill("report");
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await dialog.getByText("Give either a cron expression or a number of seconds.").waitFor();
+  await dialog.getByLabel("Cron").fill("30 2 29 2 *");
+  await dialog.getByLabel("Time zone").fill("Europe/Berlin");
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await page.getByText("nightly is in force.").waitFor();
+  const row = page.locator("tbody tr", { hasText: "nightly" });
+  await row.waitFor();
+
+  const big = "9007199254740993";
+  const response = await fetch(`${server.base}/v1/codeq/schedules/nightly`, {
+    method: "PUT",
+    headers: { Authorization: "Bearer dev-token" },
+    body: `{"cron":"30 2 29 2 *","timezone":"Europe/Berlin","jitterSeconds":7,"task":{"command":"report","payload":{"big":${big}},"priority":3}}`,
+  });
+  assert.equal(response.status, 200, await response.text());
+  await row.getByRole("button", { name: "Change nightly" }).click();
+  await dialog.getByLabel("Cron").fill("15 3 29 2 *");
+  await dialog.getByRole("button", { name: "Change" }).click();
+  await row.getByText("15 3 29 2 * (Europe/Berlin)").waitFor();
+  const text = await (
+    await fetch(`${server.base}/v1/codeq/schedules/nightly`, { headers: { Authorization: "Bearer dev-token" } })
+  ).text();
+  const { task, jitterSeconds } = JSON.parse(text);
+  assert.deepEqual([jitterSeconds, task.priority, text.includes(big)], [7, 3, true]);
+
+  await row.getByRole("button", { name: "Delete nightly" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("There are no schedules.").waitFor();
+  assert.deepEqual(page.troubles, []);
+});
+
 test("schedules are listed, paused, resumed and triggered", async (t) => {
   const server = await Server.dev();
   t.after(() => server.stop());

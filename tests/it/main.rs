@@ -12,4 +12,5 @@ mod observability;
 mod operator;
 mod session;
 mod streams;
+mod tls;
 mod webhooks;

@@ -217,6 +217,9 @@ pub struct TaskPage<'a> {
     /// Shards whose servers did not answer; what they hold comes with a later page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial: Vec<String>,
+    /// How many payloads were looked at, if payloads were searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub examined: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]

@@ -195,6 +195,9 @@ pub struct Task<'a> {
     pub lane: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Cow<'a, str>>,
+    /// What the producer made the task with; told to those who may read it, not with claims.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub idempotency_key: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]
     pub unique_key: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]

@@ -45,13 +45,13 @@ impl Connection {
         self
     }
 
-    /// The address of the producer stream, `host:port`. Creates then go over it.
+    /// The address of the producer stream: `host:port`, or `https://host:port` for TLS. Creates then go over it.
     pub fn producer_stream(mut self, address: impl Into<String>) -> Connection {
         self.producer_stream = Some(address.into());
         self
     }
 
-    /// The address of the worker stream, `host:port`. Workers then use it and not HTTP.
+    /// The address of the worker stream: `host:port`, or `https://host:port` for TLS. Workers then use it and not HTTP.
     pub fn worker_stream(mut self, address: impl Into<String>) -> Connection {
         self.worker_stream = Some(address.into());
         self

@@ -3,9 +3,9 @@
 use crate::{Connection, Error, limits};
 use std::time::Duration;
 use tokio::time::timeout;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
-/// A new connection to `address`, which is `host:port`, perhaps with `http://` before it. Every stream has a
+/// A new connection to `address`, which is `host:port`, perhaps with `http://` or, for TLS, `https://` before it. Every stream has a
 /// connection of its own, so that a dead one is not used again.
 pub(crate) async fn connect(address: &str, connection: &Connection) -> Result<Channel, Error> {
     let endpoint = endpoint(address)?
@@ -21,11 +21,12 @@ pub(crate) async fn connect(address: &str, connection: &Connection) -> Result<Ch
 /// Fails if `address` cannot be one.
 pub(crate) fn endpoint(address: &str) -> Result<Endpoint, Error> {
     let bad = |reason: &dyn std::fmt::Display| Error::Settings(format!("stream address {address}: {reason}"));
-    if address.starts_with("https://") {
-        return Err(bad(&"streams are plaintext"));
-    }
     let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-    Endpoint::from_shared(url).map_err(|error| bad(&error))
+    let endpoint = Endpoint::from_shared(url).map_err(|error| bad(&error))?;
+    match address.starts_with("https://") {
+        true => endpoint.tls_config(ClientTlsConfig::new().with_enabled_roots()).map_err(|error| bad(&error)),
+        false => Ok(endpoint),
+    }
 }
 
 /// The answer of the server, or the error that there was none in time.

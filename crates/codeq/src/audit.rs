@@ -24,7 +24,7 @@ pub struct Audit {
     /// Only earlier than this instant.
     #[arg(long, value_name = "RFC3339")]
     before: Option<String>,
-    /// Of this tenant, or '*' for all (operators only).
+    /// Tenant whose records to list, or '*' for all (operators only).
     #[arg(long)]
     tenant: Option<String>,
     /// Maximum number of records to list.

@@ -4,7 +4,7 @@ use anyhow::{anyhow, bail};
 use serde_json::{Map, Value};
 
 /// Keys that a filter knows, besides `header.<name>`.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 13] = [
     "command",
     "status",
     "place",
@@ -15,6 +15,9 @@ const KEYS: [&str; 10] = [
     "updatedAfter",
     "updatedBefore",
     "idempotencyKey",
+    "lane",
+    "tag",
+    "schedule",
 ];
 
 /// Pairs of the filter, as they stand in a query.
@@ -29,7 +32,7 @@ pub struct Filter {
     /// Only tasks with this status: PENDING, IN_PROGRESS, COMPLETED or FAILED.
     #[arg(long)]
     status: Option<String>,
-    /// Only tasks in this place: ready, delayed, running, dead or done.
+    /// Only tasks in this place: ready, delayed, running, dead, failed, cancelled or done.
     #[arg(long)]
     place: Option<String>,
     /// Only tasks that this worker is running.
@@ -53,6 +56,15 @@ pub struct Filter {
     /// Only the task with this idempotency key.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Only tasks of this lane.
+    #[arg(long)]
+    lane: Option<String>,
+    /// Only tasks with this tag.
+    #[arg(long)]
+    tag: Option<String>,
+    /// Only tasks that this schedule has made.
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<String>,
     /// Only tasks with this header; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
@@ -71,6 +83,9 @@ impl Filter {
             &self.updated_after,
             &self.updated_before,
             &self.idempotency_key,
+            &self.lane,
+            &self.tag,
+            &self.schedule,
         ];
         let flags = KEYS.iter().zip(flags);
         let mut pairs: Pairs =

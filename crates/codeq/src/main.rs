@@ -71,7 +71,7 @@ enum Command {
     Operation(operation::Operations),
     Audit(audit::Audit),
     Webhook(webhook::Webhook),
-    Export(transfer::Export),
+    Export(Box<transfer::Export>),
     Import(transfer::Import),
     Token(token::Token),
     Doctor(doctor::Doctor),

@@ -134,7 +134,8 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) -> &'static str 
 
 /// What a newcomer needs: where it is, the tokens, and lines to paste.
 fn introduce(config: &Config, ready: &Ready) -> std::io::Result<()> {
-    let base = format!("http://{}", ready.address);
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let base = format!("{scheme}://{}", ready.address);
     let curl = |path: &str, body: &str| {
         format!(
             "curl -s -X POST {base}/v1/codeq/tasks{path} -H 'Authorization: Bearer dev-token' -d '{body}'"

@@ -2,8 +2,9 @@
 //!
 //! The store's events are counted as they happen; every five seconds the counts are stored together with
 //! the depth of each queue, for an hour in steps of five seconds and for a day in minutes. The history lives in
-//! memory and starts over with the process. Over a store that several processes share, each counts what it did itself.
+//! memory; beside an embedded store it is saved now and then, and goes on after a restart ([`saved`]). Over a store that several processes share, each counts what it did itself.
 
+pub mod saved;
 mod series;
 mod shown;
 
@@ -14,6 +15,7 @@ use codeq_queue::event::{Event, What};
 use codeq_queue::{QueueKey, QueueStats, State, Time};
 use hashbrown::HashMap;
 use series::{FINE, Sample, Series, UNIT};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -178,19 +180,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes samples until dropped.
-pub async fn keep(history: Arc<History>, broker: Arc<Broker>) {
+/// Takes samples until dropped, and saves them in this directory, if there is one.
+pub async fn keep(history: Arc<History>, broker: Arc<Broker>, directory: Option<PathBuf>) {
     // In the middle of a step: a tick that comes a little early or late still falls into its own.
     let phase = broker.now().millis().rem_euclid(STEP_MILLIS);
     let wait = (STEP_MILLIS / 2 - phase).rem_euclid(STEP_MILLIS);
     let first = Instant::now() + Duration::from_millis(u64::try_from(wait).unwrap_or(0));
     let mut round = tokio::time::interval_at(first, STEP);
+    let mut save_at = first + saved::EVERY;
     loop {
         round.tick().await;
+        if let Some(directory) = directory.clone()
+            && Instant::now() >= save_at
+        {
+            save(history.clone(), directory).await;
+            save_at = Instant::now() + saved::EVERY;
+        }
         // Counts wait for a store that is away; depths are not made up.
         if let Ok(queues) = broker.queues(None).await {
             history.sample(broker.now(), &queues);
         }
+    }
+}
+
+/// Saves the history; a file that cannot be written costs charts only, and is told.
+pub async fn save(history: Arc<History>, directory: PathBuf) {
+    let saving = tokio::task::spawn_blocking(move || saved::save(&history, &directory)).await;
+    if let Ok(Err(error)) = saving {
+        tracing::warn!(err = %error, "cannot save the history of the charts");
     }
 }
 

@@ -22,6 +22,7 @@ pub mod stamp;
 mod stops;
 mod stores;
 pub mod telemetry;
+pub mod tls;
 mod upkeep;
 mod webhook;
 pub mod workers;
@@ -36,7 +37,7 @@ use codeq_store::{Clock, SlewedClock, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
 use events::Feed;
 use history::History;
-use http::Listening;
+use http::{Doors, Listening};
 use metrics::Metrics;
 use seats::Seats;
 use shares::{Shares, TENANT_STREAMS};
@@ -46,6 +47,7 @@ use std::time::Duration;
 use telemetry::told::Told;
 use telemetry::traces::Traces;
 use thiserror::Error;
+use tls::Tls;
 use tokio_util::sync::CancellationToken;
 use webhook::{Signals, Webhooks};
 
@@ -88,21 +90,25 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     shutdown: impl Future<Output = &'static str>,
 ) -> Result<(), ServeError> {
     let connections = raise_file_limit();
-    let seats = Seats::new(connections);
+    let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(ServeError::Init)?.map(Arc::new);
+    let metrics = Arc::new(Metrics::new());
+    if let Some(tls) = &tls {
+        tokio::spawn(tls.clone().keep_current(metrics.clone()));
+    }
+    let doors = Doors { seats: Seats::new(connections), tls };
     // Tokens expire by the wall clock; tasks live by one that does not step.
     let clock = stores::clock(&config);
     let draining = CancellationToken::new();
     let gate = Gate::new(gate_options(&config, Arc::new(SystemClock))).map_err(ServeError::Init)?;
     let gate = Arc::new(gate);
-    let metrics = Arc::new(Metrics::new());
     let feed = Arc::new(Feed::new());
     let traces = Traces::start(&config.tracing).map_err(ServeError::Init)?;
     let app =
         http::App::new(&config, gate.clone(), metrics.clone(), feed.clone(), clock.clone(), draining.clone());
     let app = Arc::new(app.tracing(traces.clone()));
-    let listening = listen(&config.listen, http::Entry::new(app.clone()), &seats).await?;
+    let listening = listen(&config.listen, http::Entry::new(app.clone()), &doors).await?;
     let scraped = match &config.metrics {
-        Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), &seats).await?),
+        Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), &doors).await?),
         None => None,
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
@@ -124,7 +130,8 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         tokio::spawn(feed.keep_announcing())
     });
     let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
-    let history = tokio::spawn(history::keep(app.history.clone(), broker.clone()));
+    let charts = app.data_directory.clone();
+    let history = tokio::spawn(history::keep(app.history.clone(), broker.clone(), charts.clone()));
     let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
@@ -139,7 +146,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         draining: draining.clone(),
         end_at_token_expiry: config.streams.end_at_token_expiry,
     };
-    let streams = streams.serve(office, &seats).map_err(|error| ServeError::Http(error.to_string()))?;
+    let streams = streams.serve(office, &doors).map_err(|error| ServeError::Http(error.to_string()))?;
     tracing::info!(addr = %listening.address, "listening");
     ready(&Ready {
         address: listening.address,
@@ -154,6 +161,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
     upkeep.abort();
     history.abort();
+    if let Some(directory) = charts {
+        history::save(app.history.clone(), directory).await;
+    }
     if let Some(announcing) = announcing {
         announcing.abort();
     }
@@ -201,14 +211,10 @@ fn watchers(
     Watchers { observer, meters, kvrocks_meters }
 }
 
-async fn listen(
-    address: &ListenAddress,
-    entry: http::Entry,
-    seats: &Arc<Seats>,
-) -> Result<Listening, ServeError> {
+async fn listen(address: &ListenAddress, entry: http::Entry, doors: &Doors) -> Result<Listening, ServeError> {
     let refused = |error| ServeError::Init(format!("cannot listen on {address}: {error}"));
     let listener = http::bind(address).await.map_err(refused)?;
-    http::listen(listener, entry, seats).map_err(refused)
+    http::listen(listener, entry, doors).map_err(refused)
 }
 
 /// Who is trusted, as the configuration says.

@@ -8,6 +8,7 @@ pub use process::Counted;
 use crate::broker::Broker;
 use crate::rate::RateScope;
 use crate::telemetry::told::death;
+use crate::tls::Validity;
 use bytes::Bytes;
 use codeq_queue::event::{Event, What};
 use codeq_queue::{AttemptOutcome, Failure, State};
@@ -57,6 +58,7 @@ pub struct Metrics {
     waiting: IntGauge,
     outbox: IntGaugeVec,
     clock_ahead: Gauge,
+    certificate_expiry: Gauge,
     store_up: IntGaugeVec,
     store_replicas: IntGaugeVec,
     subscriptions: IntGaugeVec,
@@ -182,6 +184,13 @@ impl Metrics {
                     "How far the wall clock is ahead of the time that tasks live by; below zero: behind.",
                 ),
             ),
+            certificate_expiry: register(
+                &registry,
+                Gauge::new(
+                    "codeq_tls_certificate_expiry_timestamp_seconds",
+                    "When the certificate in use expires; 0 without TLS.",
+                ),
+            ),
             store_up: gauge(
                 "codeq_store_up",
                 "Whether the server of a shard is there (Kvrocks).",
@@ -271,6 +280,11 @@ impl Metrics {
     pub fn measure(&self, meters: Arc<Meters>, kvrocks: Arc<kvrocks::Meters>) {
         let registered = self.registry.register(Box::new(StoreMetrics::new(meters, kvrocks)));
         registered.expect("a process has one store");
+    }
+
+    /// A certificate came into use that is good until then.
+    pub fn certified(&self, validity: Validity) {
+        self.certificate_expiry.set(validity.not_after.as_second() as f64);
     }
 
     /// The metrics page. Requests that arrive at the same time share one.

@@ -45,12 +45,14 @@ fn the_values_of_the_chart_fit_its_schema_and_wrong_ones_do_not() {
     fits_the_chart(&json!({}));
     fits_the_chart(&json!({"store": {"provider": "kvrocks", "kvrocks": {"addr": "kvrocks:6666"}}}));
     let workers = json!([{"deployment": "resize", "command": "resize", "metric": "age", "target": 30}]);
+    fits_the_chart(&json!({"tls": {"secretName": "codeq-tls"}}));
     fits_the_chart(&json!({"keda": {"enabled": true, "workers": workers}}));
     for wrong in [
         json!({"keda": {"workers": [{"deployment": "resize"}]}}),
         json!({"keda": {"workers": [{"deployment": "resize", "command": "resize", "metric": "speed"}]}}),
         json!({"store": {"provider": "kvrocks"}}),
         json!({"store": {"provider": "paper"}}),
+        json!({"tls": {"secret": "codeq-tls"}}),
         json!({"replicaCount": 0}),
         json!({"ingress": {"enabled": true}}),
         json!({"imagee": {}}),

@@ -77,6 +77,47 @@ fn the_guides_go_as_told() {
     let said = page("docs/guides/schedules.md");
     assert!(said.contains("every 1 s") && said.contains("[OK] Backfilling 7 ticks"), "{said}");
     assert!(page("docs/guides/production.md").contains("producer auth"));
+    let said = page("docs/guides/webhooks-in.md");
+    assert!(said.contains("READY: 1 |"), "{said}");
+    assert!(page("docs/operating/tls.md").contains("the certificate is good until"));
+    page("docs/guides/upgrading.md");
+}
+
+#[test]
+fn who_comes_from_elsewhere_is_led_as_told() {
+    for from in ["celery", "bullmq", "sidekiq"] {
+        let said = page(&format!("docs/guides/migrating-{from}.md"));
+        assert!(said.contains("completed"), "{from}: {said}");
+    }
+}
+
+/// Starts the receiver of the page, calls it twice as a sender that repeats itself, and once as a forger.
+#[test]
+fn the_receiver_of_foreign_webhooks_makes_one_task_of_one_event() {
+    let text = read("docs/guides/webhooks-in.md");
+    let code = text.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```")).expect("code").0;
+    let server = Server::dev();
+    let cli = Cli::of(&server);
+    let driver = r#"
+import threading, urllib.error
+server = HTTPServer(("127.0.0.1", 0), Hook)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+def call(body, signature):
+    request = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/", body, {"x-signature": signature})
+    try:
+        return urllib.request.urlopen(request, timeout=10).status
+    except urllib.error.HTTPError as error:
+        return error.code
+body = b'{"id":"evt_1","amount":7}'
+signature = hmac.new(SECRET, body, hashlib.sha256).hexdigest()
+assert [call(body, signature), call(body, signature), call(body, "forged")] == [202, 202, 401]
+"#;
+    let code = code.replace("if __name__ == \"__main__\":", "if False:");
+    let mut python = Command::new("python3");
+    python.env("CODEQ_URL", &server.base).args(["-c", &format!("{code}{driver}")]);
+    let run = python.output().expect("python3");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(cli.ok(&["queue", "inspect", "payment.event"]).contains("READY: 1 |"));
 }
 
 #[test]
@@ -109,6 +150,30 @@ fn the_python_of_the_webhook_page_verifies_what_it_should() {
     let page = read("docs/webhooks.md");
     let code = page.split_once("```python\n").and_then(|(_, rest)| rest.split_once("```")).expect("code").0;
     let run = Command::new("python3").args(["-c", &format!("{code}{CHECK}")]).output().expect("python3");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+#[test]
+fn the_javascript_of_the_webhook_page_verifies_what_it_should() {
+    let page = read("docs/webhooks.md");
+    let code = page.split_once("```js\n").and_then(|(_, rest)| rest.split_once("```")).expect("code").0;
+    let check = r#"
+const body = Buffer.from('{"taskId":"5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11","eventType":"render_video","status":"COMPLETED","result":{"ok":true},"error":"","artifacts":[],"completedAt":"2026-03-01T12:00:05.25Z"}');
+const headers = {
+  "webhook-id": "msg_0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+  "webhook-timestamp": "1772366405",
+  "webhook-signature": "v1,HMByih2xZo7UhiZ1GDTJOMfQknnhIDElUta2wE0aNP4=",
+};
+verify("s3cr3t-for-docs", headers, body, 1772366410);
+verify("whsec_czNjcjN0LWZvci1kb2Nz", headers, body, 1772366410);
+for (const [secret, given, now] of [["other", body, 1772366410], ["s3cr3t-for-docs", Buffer.from("x"), 1772366410], ["s3cr3t-for-docs", body, 1772369999]]) {
+  let passed = true;
+  try { verify(secret, headers, given, now); } catch { passed = false; }
+  if (passed) throw new Error("a forgery passed");
+}
+"#;
+    let mut node = Command::new("node");
+    let run = node.args(["--input-type=module", "-e", &format!("{code}{check}")]).output().expect("node");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 

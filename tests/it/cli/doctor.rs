@@ -1,6 +1,6 @@
 //! `codeq doctor`: a healthy set-up, and broken ones with the next step for each.
 
-use super::stand_in::StandIn;
+use super::stand_in::{Asked, StandIn};
 use super::{Cli, write};
 use crate::harness::Server;
 use serde_json::{Value, json};
@@ -138,6 +138,40 @@ fn an_issuer_that_is_away_or_has_no_keys_is_named() {
     is_broken(&cli, "producer auth", "holds no keys");
     config(&cli, json!({"producerAuthProvider": "jwks", "producerAuthConfig": {"issuer": "i"}}));
     is_broken(&cli, "auth", "jwksURL is required");
+}
+
+/// A page that cannot sign anybody in is told here, not by the first person who tries.
+#[test]
+fn an_issuer_of_the_dashboard_that_would_not_work_is_told() {
+    let host = |asked: &Asked| {
+        let host = asked
+            .headers
+            .iter()
+            .find_map(|line| line.to_lowercase().strip_prefix("host: ").map(String::from));
+        host.expect("a host")
+    };
+    let issuer = StandIn::start(move |asked| {
+        let own = format!("http://{}", host(asked));
+        let (name, token) = match asked.path.split('/').nth(1) {
+            Some("other") => ("https://elsewhere.example".to_owned(), format!("{own}/token")),
+            Some("far") => (format!("{own}/far"), "https://token.example/token".to_owned()),
+            Some("none") => return (404, String::new()),
+            _ => (own.clone(), format!("{own}/token")),
+        };
+        (200, json!({"issuer": name, "token_endpoint": token}).to_string())
+    });
+    let cli = Cli::new();
+    let told = |place: &str| {
+        let oidc = json!({"issuer": format!("{}{place}", issuer.base), "clientId": "c"});
+        config(&cli, json!({"dashboard": {"oidc": oidc}}));
+        let (check, is_well) = examined(&cli, "dashboard");
+        assert!(is_well, "the server works without it: {check}");
+        format!("{} {} {}", check["status"], check["text"], check["next"])
+    };
+    assert!(told("").contains("people sign in at"));
+    assert!(told("/other").contains("says that it is"));
+    assert!(told("/far").contains("set dashboard.oidc.tokenUrl: https://token.example/token"));
+    assert!(told("/none").contains("answers 404"));
 }
 
 #[test]

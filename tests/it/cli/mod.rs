@@ -50,11 +50,11 @@ impl Cli {
         Cli::at(&server.base)
     }
 
-    fn at(base: &str) -> Cli {
+    pub fn at(base: &str) -> Cli {
         Cli::new().with("CODEQ_BASE_URL", base)
     }
 
-    fn with(mut self, name: &str, value: &str) -> Cli {
+    pub fn with(mut self, name: &str, value: &str) -> Cli {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
@@ -93,7 +93,7 @@ impl Cli {
 
     /// What a command that succeeds prints.
     #[track_caller]
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub fn ok(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {run:?}");
         run.stdout

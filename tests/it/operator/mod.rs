@@ -5,6 +5,7 @@ mod bulk;
 mod dashboard;
 mod explain;
 mod listing;
+mod payloads;
 mod policies;
 mod repair;
 mod tenants;

@@ -10,5 +10,6 @@ mod restart;
 mod rights;
 mod server;
 mod shutdown;
+mod tls;
 mod transport;
 mod work;

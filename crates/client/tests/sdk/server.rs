@@ -141,18 +141,22 @@ fn free_port() -> u16 {
 /// The server of this checkout, built beside this test.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().expect("a test is a file");
-        let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--locked", "-p", "codeq", "--bin", "codeq"]);
-        build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        build.arg("--target-dir").arg(profile.parent().expect("target/<profile>"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo runs").success(), "the server builds");
-        profile.join("codeq")
-    })
+    BINARY.get_or_init(|| built("--bin", "codeq", "codeq"))
+}
+
+/// A program of this checkout, built beside this test; `place` is where it is below the profile.
+pub fn built(kind: &str, name: &str, place: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a file");
+    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    // Both packages, whichever it is of: alone, one would ask for other features, and everything would be built again.
+    build.args(["build", "--quiet", "--locked", "-p", "codeq", "-p", "codeq-client", kind, name]);
+    build.current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.arg("--target-dir").arg(profile.parent().expect("target/<profile>"));
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo runs").success(), "{name} builds");
+    profile.join(place)
 }

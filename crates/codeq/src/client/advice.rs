@@ -55,6 +55,15 @@ pub fn advice(error: &anyhow::Error) -> Vec<String> {
                 .into(),
         ];
     }
+    if let Some(Unreachable { cause, .. }) = error.downcast_ref()
+        && cause.to_ascii_lowercase().contains("certificate")
+    {
+        return vec![
+            "next: name the file of your authority with SSL_CERT_FILE, or your own certificate with \
+             CODEQ_CLIENT_CERTIFICATE if the server asks for one"
+                .into(),
+        ];
+    }
     if error.downcast_ref::<Unreachable>().is_some() {
         return vec![
             "next: start a server with `codeq dev`, or name yours with --base-url or CODEQ_BASE_URL".into(),

@@ -3,7 +3,7 @@
 use super::advice::{Refused, Unreachable, address};
 use anyhow::{Context, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Client, Method, RequestBuilder, Response, Url};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub struct Api {
     is_guessed: bool,
 }
 
+/// Names a PEM file with a certificate and its key, for servers that ask callers for one.
+const CLIENT_CERTIFICATE: &str = "CODEQ_CLIENT_CERTIFICATE";
+
 /// A path of segments, each written so that it stays one.
 pub fn path(segments: &[&str]) -> String {
     segments.iter().map(|segment| format!("/{}", encoded(segment))).collect()
@@ -40,10 +43,32 @@ pub fn http_client(url: &str) -> anyhow::Result<Client> {
     if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
         bail!("{url} is not an http or https URL; write it as https://HOST or http://HOST");
     }
-    let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     // Plain HTTP must also work where no system certificates are installed.
-    let client = if parsed.scheme() == "http" { client.tls_certs_only([]) } else { client };
+    let client = match parsed.scheme() {
+        "http" => plain_client().tls_certs_only([]),
+        _ => with_certificate(plain_client())?,
+    };
     client.build().context("cannot make an HTTP client")
+}
+
+/// A client that takes any certificate: to ask this machine whether a server runs, and for nothing else.
+pub fn unchecked_client() -> anyhow::Result<Client> {
+    let client = with_certificate(plain_client())?.tls_danger_accept_invalid_certs(true);
+    client.build().context("cannot make an HTTP client")
+}
+
+fn plain_client() -> ClientBuilder {
+    Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none())
+}
+
+/// Shows the certificate of the user, if there is one.
+fn with_certificate(client: ClientBuilder) -> anyhow::Result<ClientBuilder> {
+    let Some(file) = std::env::var_os(CLIENT_CERTIFICATE).filter(|file| !file.is_empty()) else {
+        return Ok(client);
+    };
+    let context = || format!("{CLIENT_CERTIFICATE}: {}", file.display());
+    let pem = std::fs::read(&file).with_context(context)?;
+    Ok(client.identity(reqwest::Identity::from_pem(&pem).with_context(context)?))
 }
 
 impl Api {

@@ -52,7 +52,9 @@ pub struct Connection {
 /// token, or the worker token if there is no other; `codeq worker` does the reverse. For a server on this machine
 /// the token of `codeq dev` is the default.
 ///
-/// Other variables: NO_COLOR turns colours off; CODEQ_CONFIG_PATH names the file of `codeq serve`.
+/// Other variables: NO_COLOR turns colours off; CODEQ_CONFIG_PATH names the file of `codeq serve`. Over https,
+/// SSL_CERT_FILE names the authorities to trust instead of the system's, and CODEQ_CLIENT_CERTIFICATE a PEM file
+/// with your certificate and its key, if the server asks callers for one.
 #[derive(clap::Args)]
 #[command(
     verbatim_doc_comment,

@@ -7,7 +7,7 @@ mod pages;
 pub mod profile;
 
 pub use advice::{Refused, advice};
-pub use api::{Api, answer, encoded, http_client, path, read};
+pub use api::{Api, answer, encoded, http_client, path, read, unchecked_client};
 pub use connection::{Connection, ConnectionPage, FLAGS, Settings, page};
 pub use pages::query;
 

@@ -4,9 +4,11 @@ mod auth;
 mod clock;
 mod faults;
 mod kvrocks;
+mod oidc;
 mod ports;
 mod report;
 mod store;
+mod tls;
 
 use crate::client::block_on;
 use crate::{say, serve, terminal};
@@ -73,7 +75,8 @@ fn configuration(report: &mut Report, loaded: Loaded, file: &Option<PathBuf>) ->
 
 async fn examine(report: &mut Report, config: &Config) -> anyhow::Result<()> {
     let server_time = auth::check(report, config).await?;
-    let is_served = ports::is_served(&config.listen).await;
+    oidc::check(report, config).await;
+    let is_served = ports::is_served(config).await;
     match &config.persistence {
         Persistence::Embedded(embedded) => store::check(report, &embedded.path, is_served),
         Persistence::Kvrocks(kvrocks) => kvrocks::check(report, config, kvrocks).await,
@@ -82,6 +85,7 @@ async fn examine(report: &mut Report, config: &Config) -> anyhow::Result<()> {
         }
     }
     clock::check(report, server_time.map(|time| (time, config.allowed_clock_skew)));
+    tls::check(report, config);
     ports::check(report, config, is_served);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Are the addresses free, or are they ours already?
 
 use super::report::Report;
-use crate::client::{answer, http_client};
+use crate::client::{answer, http_client, unchecked_client};
 use codeq_server::config::{Config, ListenAddress};
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -9,15 +9,21 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether a codeQ server answers at this address.
-pub async fn is_served(listen: &ListenAddress) -> bool {
+/// Whether a codeQ server answers where this one would.
+pub async fn is_served(config: &Config) -> bool {
+    let listen = &config.listen;
     let host = match listen.host.as_deref() {
         None | Some("0.0.0.0" | "::") => "127.0.0.1".to_owned(),
         Some(host) if host.contains(':') => format!("[{host}]"),
         Some(host) => host.to_owned(),
     };
-    let url = format!("http://{host}:{}/livez", listen.port);
-    let Ok(client) = http_client(&url) else { return false };
+    let address = format!("{host}:{}/livez", listen.port);
+    // The certificate is not made for this address, and nothing is sent that must stay secret.
+    let (url, client) = match config.tls {
+        Some(_) => (format!("https://{address}"), unchecked_client()),
+        None => (format!("http://{address}"), http_client(&format!("http://{address}"))),
+    };
+    let Ok(client) = client else { return false };
     let answer = answer(client.get(&url).timeout(TIMEOUT)).await;
     answer.is_ok_and(|(status, body)| status == 200 && body == r#"{"status":"ok"}"#)
 }

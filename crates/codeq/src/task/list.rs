@@ -10,10 +10,14 @@ use serde_json::Value;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq task list --command demo --place dead\n  \
     codeq task list --error timeout --created-after 2026-03-01T00:00:00Z\n  \
-    codeq task list --header origin=upload --all --json")]
+    codeq task list --header origin=upload --all --json\n  \
+    codeq task list --tag invoice --payload-contains '\"customer\": 7'")]
 pub struct List {
     #[command(flatten)]
     filter: Filter,
+    /// Only tasks whose payload contains this text. Payloads are looked at one by one, which takes a while.
+    #[arg(long, value_name = "TEXT")]
+    payload_contains: Option<String>,
     /// List the oldest tasks first.
     #[arg(long)]
     oldest: bool,
@@ -41,6 +45,7 @@ pub struct Listing {
 impl List {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
         let mut pairs = self.filter.pairs()?;
+        pairs.extend(self.payload_contains.map(|text| ("payloadContains".into(), text)));
         if self.oldest {
             pairs.push(("order".into(), "oldest".into()));
         }

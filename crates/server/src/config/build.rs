@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::address::{ListenAddress, parse_host};
 use super::masked;
 use super::model::{
-    Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Persistence,
-    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tracing, Webhooks,
+    Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
 };
 use super::secret::Secret;
 use super::settings::Settings;
@@ -25,6 +25,7 @@ pub(super) fn config(settings: &Settings, mode: Mode) -> Config {
             port: u16::try_from(settings.int("port")).expect("the rules checked port"),
         },
         metrics: address(settings, "metricsAddr"),
+        tls: tls(settings),
         public_base_url: settings.text("publicBaseUrl").trim_end_matches('/').to_string(),
         env: text(settings, "env"),
         timezone: TimeZone::get(settings.text("timezone")).expect("the rules checked timezone"),
@@ -43,6 +44,7 @@ pub(super) fn config(settings: &Settings, mode: Mode) -> Config {
         webhooks: webhooks(settings),
         tracing: tracing(settings),
         rate_limits: rate_limits(settings),
+        oidc: oidc(settings),
         test_clock: false,
         shown: masked::shown(settings),
     }
@@ -70,6 +72,25 @@ fn bytes(settings: &Settings, path: &str) -> usize {
 
 fn address(settings: &Settings, path: &str) -> Option<ListenAddress> {
     ListenAddress::parse(settings.text(path))
+}
+
+fn oidc(settings: &Settings) -> Option<Oidc> {
+    let given = |path| Some(settings.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(Oidc {
+        issuer: given("dashboard.oidc.issuer")?.trim_end_matches('/').to_owned(),
+        client_id: text(settings, "dashboard.oidc.clientId"),
+        scopes: text(settings, "dashboard.oidc.scopes"),
+        token_url: given("dashboard.oidc.tokenUrl"),
+    })
+}
+
+fn tls(settings: &Settings) -> Option<TlsFiles> {
+    let file = |path| Some(settings.text(path)).filter(|file| !file.is_empty()).map(PathBuf::from);
+    Some(TlsFiles {
+        cert_file: file("tls.certFile")?,
+        key_file: file("tls.keyFile")?,
+        client_ca_file: file("tls.clientCaFile"),
+    })
 }
 
 fn persistence(settings: &Settings) -> Persistence {

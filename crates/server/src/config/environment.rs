@@ -9,7 +9,7 @@ use super::settings::{Findings, Layer, Settings};
 use super::values;
 
 /// Variables of the command line (cli.md) and of older versions: known, but no settings.
-const OTHER_NAMES: [&str; 11] = [
+const OTHER_NAMES: [&str; 12] = [
     "CODEQ_BASE_URL",
     "CODEQ_PRODUCER_TOKEN",
     "CODEQ_WORKER_TOKEN",
@@ -18,6 +18,7 @@ const OTHER_NAMES: [&str; 11] = [
     "CODEQ_IAM_API_KEY",
     "CODEQ_ADMIN",
     "CODEQ_CONFIG_DIR",
+    "CODEQ_CLIENT_CERTIFICATE",
     CONFIG_PATH,
     "CODEQ_PPROF",
     "CODEQ_PPROF_ADDR",

@@ -101,6 +101,9 @@ pub(super) static KEYS: &[Key] = &[
     key("bindAddress", &[], Host, Text("")),
     key("metricsAddr", &[], Listen, Text("")),
     key("publicBaseUrl", &[], HttpUrl, Text("")),
+    key("tls.certFile", &[], Filled, Text("")),
+    key("tls.keyFile", &[], Filled, Text("")),
+    key("tls.clientCaFile", &[], Filled, Text("")),
     // General.
     key("env", &["ENV"], Filled, Text("prod")),
     key("timezone", &["TIMEZONE"], Zone, Text("UTC")),
@@ -173,6 +176,11 @@ pub(super) static KEYS: &[Key] = &[
     key("workerAudience", &["WORKER_AUDIENCE"], Plain, Text("codeq-worker")),
     key("allowedClockSkewSeconds", &["ALLOWED_CLOCK_SKEW_SECONDS"], Count(SECONDS), Int(60)),
     key("allowProducerAsWorker", &["ALLOW_PRODUCER_AS_WORKER"], Bool, False),
+    // Dashboard.
+    key("dashboard.oidc.issuer", &[], HttpUrl, Text("")),
+    key("dashboard.oidc.clientId", &[], Plain, Text("")),
+    key("dashboard.oidc.scopes", &[], Filled, Text("openid")),
+    key("dashboard.oidc.tokenUrl", &[], HttpUrl, Text("")),
     // Webhooks.
     key("webhookHmacSecret", &["WEBHOOK_HMAC_SECRET"], Secret, Text("")),
     key("webhooks.enabled", &[], Bool, True),

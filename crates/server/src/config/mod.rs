@@ -32,8 +32,8 @@ pub use address::ListenAddress;
 pub use derive::{DEV_TENANT, DEV_TOKEN};
 pub use error::ConfigError;
 pub use model::{
-    Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Persistence,
-    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, Tracing, Webhooks,
+    Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
+    RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
 };
 pub use secret::{MASK, Secret};
 

@@ -34,6 +34,8 @@ pub struct Config {
     pub listen: ListenAddress,
     /// Where `/metrics` is alone; `None`: on the main port.
     pub metrics: Option<ListenAddress>,
+    /// On every listener; `None`: plain HTTP and gRPC.
+    pub tls: Option<TlsFiles>,
     /// Prefix of artifact URLs, without a trailing slash; may be empty.
     pub public_base_url: String,
     pub env: String,
@@ -55,6 +57,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     pub tracing: Tracing,
     pub rate_limits: RateLimits,
+    /// How people sign in to the dashboard, beside pasting a token.
+    pub oidc: Option<Oidc>,
     /// Time stands still until a call moves it: `codeq dev --test-clock`.
     pub test_clock: bool,
     /// Every key with its value in use, secrets masked.
@@ -80,6 +84,28 @@ impl Config {
     pub fn masked(&self) -> Value {
         self.shown.clone()
     }
+}
+
+/// An OpenID Connect issuer and this server's place in it. Nothing of it is secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Oidc {
+    /// Without a trailing slash.
+    pub issuer: String,
+    pub client_id: String,
+    /// Separated by spaces.
+    pub scopes: String,
+    /// Only where it is at another host than the issuer.
+    pub token_url: Option<String>,
+}
+
+/// Files in PEM form.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificate and those between it and its authority.
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
+    /// If set, callers need a certificate of one of these authorities.
+    pub client_ca_file: Option<PathBuf>,
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -12,6 +12,8 @@ pub(super) fn faults(settings: &Settings, mode: Mode) -> Vec<String> {
         check_auth_is_configured(settings, &mut faults);
     }
     check_automatic_auth(settings, &mut faults);
+    check_tls(settings, &mut faults);
+    check_dashboard(settings, &mut faults);
     check_webhooks(settings, &mut faults);
     check_store(settings, &mut faults);
     check_shards(settings, &mut faults);
@@ -55,6 +57,25 @@ fn check_automatic_auth(settings: &Settings, faults: &mut Vec<String>) {
     }
     if settings.text("workerAudience").trim().is_empty() {
         faults.push("workerAudience is required".into());
+    }
+}
+
+fn check_tls(settings: &Settings, faults: &mut Vec<String>) {
+    let [certificate, key, client_ca] =
+        ["tls.certFile", "tls.keyFile", "tls.clientCaFile"].map(|path| !settings.text(path).is_empty());
+    if certificate != key {
+        faults.push("tls needs both certFile and keyFile".into());
+    }
+    if client_ca && !certificate {
+        faults.push("tls.clientCaFile needs tls.certFile and tls.keyFile".into());
+    }
+}
+
+fn check_dashboard(settings: &Settings, faults: &mut Vec<String>) {
+    let [has_issuer, has_client] = ["dashboard.oidc.issuer", "dashboard.oidc.clientId"]
+        .map(|path| !settings.text(path).trim().is_empty());
+    if has_issuer != has_client {
+        faults.push("dashboard.oidc needs both issuer and clientId".into());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connections: HTTP/2 without TLS, one service, its health and KEDA's scaler on each address.
+//! Connections: HTTP/2, one service, its health and KEDA's scaler on each address.
 
 use super::Office;
 use super::arriving::{Arriving, Known};
@@ -6,9 +6,10 @@ use super::codec::Wire;
 use super::scaler;
 use super::session::{Role, Session};
 use super::strangers::{Doorstep, Guest, Restrained};
-use crate::http::{Listening, accept, see_out};
-use crate::seats::{Seat, Seats};
+use crate::http::{Doors, Listening, accept, see_out};
+use crate::seats::Seat;
 use crate::telemetry::traces::http::Carried;
+use crate::tls::{Inside, Transport};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -17,7 +18,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::server::{Grpc, StreamingService};
@@ -51,13 +52,13 @@ struct Entry {
 pub fn listen<R: Role>(
     listener: TcpListener,
     office: Arc<Office>,
-    seats: &Arc<Seats>,
+    doors: &Doors,
 ) -> std::io::Result<Listening> {
     let reporter = HealthReporter::new();
     let health = HealthServer::new(HealthService::from_health_reporter(reporter.clone()));
     tokio::spawn(report_health(reporter, R::SERVICE, office.draining.clone()));
     let entry = Entry { office, health };
-    accept(listener, seats, move |stream, seat, stop, abort| {
+    accept(listener, doors, Inside::Http2, move |stream, seat, stop, abort| {
         serve::<R>(stream, seat, entry.clone(), stop, abort)
     })
 }
@@ -72,7 +73,7 @@ async fn report_health(reporter: HealthReporter, service: &'static str, draining
 }
 
 async fn serve<R: Role>(
-    stream: TcpStream,
+    stream: Transport,
     seat: Arc<Seat>,
     entry: Entry,
     stop: CancellationToken,

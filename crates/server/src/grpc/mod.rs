@@ -28,9 +28,8 @@ use crate::auth::Gate;
 use crate::broker::Broker;
 use crate::budget::Budget;
 use crate::config::{Config, ListenAddress};
-use crate::http::{self, Listening};
+use crate::http::{self, Doors, Listening};
 use crate::metrics::Metrics;
-use crate::seats::Seats;
 use crate::shares::Shares;
 use connection::listen;
 use produce::Producing;
@@ -105,17 +104,17 @@ fn check_auth(config: &Config) -> Result<(), &'static str> {
 
 impl Bound {
     /// Serves until drained, as many connections as there are seats.
-    pub fn serve(self, office: Office, seats: &Arc<Seats>) -> std::io::Result<Streams> {
+    pub fn serve(self, office: Office, doors: &Doors) -> std::io::Result<Streams> {
         let office = Arc::new(office);
         let mut streams = Streams { worker: None, producer: None, listening: Vec::new() };
         if let Some(listener) = self.worker {
-            let listening = listen::<Working>(listener, office.clone(), seats)?;
+            let listening = listen::<Working>(listener, office.clone(), doors)?;
             tracing::info!(addr = %listening.address, "worker streaming gRPC enabled");
             streams.worker = Some(listening.address);
             streams.listening.push(listening);
         }
         if let Some(listener) = self.producer {
-            let listening = listen::<Producing>(listener, office, seats)?;
+            let listening = listen::<Producing>(listener, office, doors)?;
             tracing::info!(addr = %listening.address, "producer streaming gRPC enabled");
             streams.producer = Some(listening.address);
             streams.listening.push(listening);

@@ -5,6 +5,7 @@
 //! over the whole server: when there are too many, the one that has been silent longest ends.
 
 use crate::seats::Seat;
+use crate::tls::Transport;
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 /// What is read of a connection on which nobody is known: a Hello, and what HTTP puts around it.
@@ -159,7 +159,7 @@ impl Drop for Guest {
 
 /// A connection of which strangers see only so much read.
 pub struct Restrained {
-    pub stream: TcpStream,
+    pub stream: Transport,
     pub doorstep: Arc<Doorstep>,
 }
 

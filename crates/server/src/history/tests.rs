@@ -94,3 +94,45 @@ fn queues_beyond_the_bound_take_the_place_of_quiet_ones_only() {
     let shown = history.show(None, Some("late"), 60, 10);
     assert_eq!((shown.queues.len(), history.show(None, None, 60, 10).queues.len()), (1, QUEUES));
 }
+
+/// Charts began anew with every restart, just when somebody wanted to see what had led to it.
+#[test]
+fn charts_go_on_after_a_restart_with_a_gap_for_the_time_between() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let history = History::new(at(0));
+    history.observe(&[event("Render", at(1), What::Created), event("Render", at(2), ended(at(1)))]);
+    history.sample(at(5), &[depth("Render", 7)]);
+    history.sample(at(65), &[depth("Render", 3)]);
+    saved::save(&history, directory.path()).expect("there is room");
+
+    let again = saved::load(directory.path(), at(65)).expect("a history");
+    assert_eq!(again.show(Some("t"), None, 60, 720), history.show(Some("t"), None, 60, 720));
+
+    let later = saved::load(directory.path(), at(125)).expect("a history");
+    later.sample(at(125), &[depth("Render", 1)]);
+    let shown = later.show(Some("t"), Some("render"), 60, 720);
+    let ready: Vec<u64> = shown.total.iter().map(|point| point.depth[0]).collect();
+    assert_eq!(ready[ready.len() - 1], 1);
+    assert_eq!(ready[ready.len() - 13], 3, "a minute before");
+    assert_eq!(ready[ready.len() - 25], 7, "two minutes before");
+    assert_eq!(shown.since, at(0));
+}
+
+#[test]
+fn a_file_that_is_cut_off_old_or_of_the_future_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let history = History::new(at(0));
+    history.observe(&[event("Render", at(1), What::Created)]);
+    history.sample(at(5), &[depth("Render", 7)]);
+    saved::save(&history, directory.path()).expect("there is room");
+    let file = directory.path().join(saved::FILE);
+    let whole = std::fs::read(&file).expect("it was saved");
+    assert!(saved::load(directory.path(), at(-60)).is_none(), "of the future");
+    assert!(saved::load(directory.path(), at(86_400 * 2)).is_none(), "nothing of it could be shown");
+    for end in 0..whole.len() {
+        std::fs::write(&file, &whole[..end]).expect("there is room");
+        assert!(saved::load(directory.path(), at(10)).is_none(), "{end} bytes");
+    }
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(saved::load(directory.path(), at(10)).is_none());
+}

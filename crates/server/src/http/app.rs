@@ -3,12 +3,13 @@
 use super::RequestId;
 use super::error::Error;
 use super::routes::Route;
+use super::ui::Dashboard;
 use crate::auth::{Caller, Gate};
 use crate::broker::Broker;
 use crate::budget::Budget;
 use crate::config::{Config, Mode, Persistence};
 use crate::events::Feed;
-use crate::history::History;
+use crate::history::{History, saved};
 use crate::metrics::Metrics;
 use crate::rate::{Limiter, RateScope};
 use crate::stamp::Stamp;
@@ -41,6 +42,7 @@ pub struct App {
     pub history: Arc<History>,
     /// The token that `codeq dev` tells everyone; `None` in any other mode.
     pub dev_token: Option<&'static str>,
+    pub dashboard: Dashboard,
     /// Only for callers on this machine: `codeq dev`.
     pub is_local: bool,
     pub store_provider: &'static str,
@@ -76,18 +78,21 @@ impl App {
         clock: Arc<dyn Clock>,
         draining: CancellationToken,
     ) -> App {
+        let data_directory = match &config.persistence {
+            Persistence::Embedded(embedded) => Some(embedded.path.clone()),
+            Persistence::Kvrocks(_) | Persistence::Memory => None,
+        };
+        let saved = data_directory.as_deref().and_then(|path| saved::load(path, clock.now()));
         App {
             metrics,
             feed,
             traces: Traces::off(),
-            history: Arc::new(History::new(clock.now())),
+            history: Arc::new(saved.unwrap_or_else(|| History::new(clock.now()))),
             dev_token: config.dev_token(),
+            dashboard: Dashboard::new(config.oidc.clone()),
             is_local: config.mode == Mode::Dev,
             store_provider: config.persistence.name(),
-            data_directory: match &config.persistence {
-                Persistence::Embedded(embedded) => Some(embedded.path.clone()),
-                Persistence::Kvrocks(_) | Persistence::Memory => None,
-            },
+            data_directory,
             complaints: Seldom::default(),
             test_clock: config.test_clock.then(TestClock::shared),
             has_metrics_port: config.metrics.is_some(),

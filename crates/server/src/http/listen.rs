@@ -5,6 +5,7 @@ use super::unread::Unread;
 use super::watched::{PacedBody, Watched};
 use crate::config::ListenAddress;
 use crate::seats::{Seat, Seats};
+use crate::tls::{Inside, Tls, Transport};
 use axum::body::Body;
 use axum::http::header::EXPECT;
 use hyper::body::Body as _;
@@ -18,7 +19,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,6 +43,14 @@ pub async fn bind(address: &ListenAddress) -> std::io::Result<TcpListener> {
     }
 }
 
+/// What all listeners share.
+#[derive(Clone)]
+pub struct Doors {
+    pub seats: Arc<Seats>,
+    /// `None`: bytes travel as they are.
+    pub tls: Option<Arc<Tls>>,
+}
+
 /// A listener at work.
 pub struct Listening {
     pub address: SocketAddr,
@@ -51,16 +60,19 @@ pub struct Listening {
 }
 
 /// Serves `entry` until stopped, as many connections at once as there are seats.
-pub fn listen(listener: TcpListener, entry: Entry, seats: &Arc<Seats>) -> std::io::Result<Listening> {
-    accept(listener, seats, move |stream, seat, stop, abort| serve(stream, seat, entry.clone(), stop, abort))
+pub fn listen(listener: TcpListener, entry: Entry, doors: &Doors) -> std::io::Result<Listening> {
+    accept(listener, doors, Inside::Http1, move |stream, seat, stop, abort| {
+        serve(stream, seat, entry.clone(), stop, abort)
+    })
 }
 
 /// Has `serve` serve every connection until stopped, as long as there are seats; beyond that callers wait in
 /// the kernel's queue. At the first token a connection is to end in good order, at the second at once.
 pub fn accept<F>(
     listener: TcpListener,
-    seats: &Arc<Seats>,
-    serve: impl Fn(TcpStream, Arc<Seat>, CancellationToken, CancellationToken) -> F + Send + Sync + 'static,
+    doors: &Doors,
+    inside: Inside,
+    serve: impl Fn(Transport, Arc<Seat>, CancellationToken, CancellationToken) -> F + Send + Sync + 'static,
 ) -> std::io::Result<Listening>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -73,7 +85,8 @@ where
     };
     let (stop, abort) = (listening.stop.clone(), listening.abort.clone());
     let connections = listening.connections.clone();
-    let seats = seats.clone();
+    let Doors { seats, tls } = doors.clone();
+    let serve = Arc::new(serve);
     tokio::spawn(async move {
         let accepting = async {
             loop {
@@ -82,8 +95,22 @@ where
                     Ok((stream, _)) => {
                         let seat = Arc::new(seat.occupy());
                         let dismissed = seat.dismissed();
-                        let served = serve(stream, seat, stop.clone(), abort.clone());
-                        connections.spawn(dismissed.run_until_cancelled_owned(served));
+                        let (stop, abort) = (stop.clone(), abort.clone());
+                        match tls.clone() {
+                            None => {
+                                let served = serve(Transport::Plain(stream), seat, stop, abort);
+                                connections.spawn(dismissed.run_until_cancelled_owned(served));
+                            }
+                            Some(tls) => {
+                                let serve = serve.clone();
+                                let served = async move {
+                                    if let Some(stream) = tls.greet(stream, inside).await {
+                                        serve(stream, seat, stop, abort).await;
+                                    }
+                                };
+                                connections.spawn(dismissed.run_until_cancelled_owned(served));
+                            }
+                        }
                     }
                     Err(error) => {
                         tracing::warn!(err = %error, "cannot accept a connection");
@@ -114,7 +141,7 @@ impl Listening {
 
 /// Not an async function: its frame would hold everything once more for as long as the connection lasts.
 fn serve(
-    stream: TcpStream,
+    stream: Transport,
     seat: Arc<Seat>,
     entry: Entry,
     stop: CancellationToken,

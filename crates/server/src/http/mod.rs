@@ -38,7 +38,7 @@ mod work;
 mod workers;
 
 pub use app::{App, Limits};
-pub use listen::{Listening, accept, bind, listen, see_out};
+pub use listen::{Doors, Listening, accept, bind, listen, see_out};
 
 use crate::auth::Caller;
 use audit::Noting;

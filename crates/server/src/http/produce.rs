@@ -144,7 +144,7 @@ pub fn common_failure<T>(items: &broker::Items<T>) -> Option<Error> {
 pub async fn get(call: Call, reader: Reader) -> Result<Response, Error> {
     let found = call.broker()?.get(&reader.0.tenant, &call.param("id")).await;
     let task = found.map_err(|error| Error::from(error).saying("task_not_found", "not found"))?;
-    Ok(reply::ok(&call.app.show(&task)))
+    Ok(reply::ok(&show::with_key(call.app.show(&task), &task)))
 }
 
 pub async fn result(mut call: Call, reader: Reader) -> Result<Response, Error> {

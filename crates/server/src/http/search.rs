@@ -3,7 +3,7 @@
 use super::admin::{one_tenant, scope};
 use super::call::Call;
 use super::error::Error;
-use super::{filter, reply};
+use super::{filter, reply, show};
 use crate::auth::Admin;
 use crate::broker::{Group, Reason};
 use crate::stamp::Stamp;
@@ -22,7 +22,10 @@ const PAGE: usize = 50;
 const PAGE_MAX: usize = 500;
 
 /// Parameters of a listing that are not its filter.
-const LISTING: [&str; 4] = ["order", "limit", "cursor", "payload"];
+const LISTING: [&str; 5] = ["order", "limit", "cursor", "payload", PAYLOAD_CONTAINS];
+const PAYLOAD_CONTAINS: &str = "payloadContains";
+/// Bytes of what is searched for in payloads.
+const PART_BYTES: usize = 1024;
 
 pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
     let filter = filter::of_query(&call, &LISTING)?;
@@ -65,17 +68,34 @@ async fn page(call: Call, admin: Admin, filter: Filter, has_payload: bool) -> Re
         cursor: call.query("cursor").filter(|cursor| !cursor.is_empty()),
         limit: limit(call.query("limit").as_deref()),
     };
-    let listed = call.broker()?.list(asked).await?;
+    let broker = call.broker()?;
+    let (listed, examined) = match part(&call)? {
+        None => (broker.list(asked).await?, None),
+        Some(part) => {
+            let found = broker.search_payloads(asked, &part).await?;
+            (found.listed, Some(found.examined))
+        }
+    };
     let items = listed.tasks.iter().map(|task| {
-        let mut shown = call.app.show(task);
+        let mut shown = show::with_key(call.app.show(task), task);
         if !has_payload {
             shown.payload = Cow::Borrowed("");
             (shown.checkpoint, shown.progress) = (None, None);
         }
         shown
     });
-    let page = TaskPage { items: items.collect(), next: listed.next, partial: listed.missing };
+    let page = TaskPage { items: items.collect(), next: listed.next, partial: listed.missing, examined };
     Ok(reply::partial(reply::ok(&page), &page.partial))
+}
+
+/// What payloads are searched for, if they are.
+fn part(call: &Call) -> Result<Option<String>, Refusal> {
+    match call.query(PAYLOAD_CONTAINS).filter(|part| !part.is_empty()) {
+        Some(part) if part.len() > PART_BYTES => {
+            Err(Refusal::InvalidFilter(format!("{PAYLOAD_CONTAINS} is longer than {PART_BYTES} bytes")))
+        }
+        part => Ok(part),
+    }
 }
 
 /// How many items of a list are asked for.

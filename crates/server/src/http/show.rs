@@ -45,6 +45,7 @@ pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &Stamp) -> Ta
         tenant_id: Cow::Borrowed(&body.tenant),
         lane: Cow::Borrowed(body.lane().unwrap_or_default()),
         tags: body.tags().iter().map(|tag| Cow::Borrowed(&**tag)).collect(),
+        idempotency_key: Cow::Borrowed(""),
         unique_key: body.unique().map_or(Cow::Borrowed(""), |unique| Cow::Borrowed(&unique.key)),
         expires_at: body.expires_at().map_or(Cow::Borrowed(""), |at| stamp.text(at).into()),
         checkpoint: task.checkpoint.as_deref().and_then(RawJson::of),
@@ -52,6 +53,11 @@ pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &Stamp) -> Ta
         created_at,
         updated_at,
     }
+}
+
+/// A task with the key that its producer made it with, for those who look at it.
+pub fn with_key<'a>(shown: Task<'a>, task: &'a codeq_queue::Task) -> Task<'a> {
+    Task { idempotency_key: text(&task.body.idempotency_key), ..shown }
 }
 
 /// A result as producers and workers see it: an empty one is left out.

@@ -4,6 +4,7 @@ use super::App;
 use super::call::Call;
 use super::error::Error;
 use super::reply;
+use crate::config::Oidc;
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
@@ -14,11 +15,28 @@ use axum::response::Response;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use url::Url;
 
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-     object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
+/// What the page may do and reach, and how people sign in.
+pub struct Dashboard {
+    policy: HeaderValue,
+    oidc: Option<Oidc>,
+}
+
+impl Dashboard {
+    pub fn new(oidc: Option<Oidc>) -> Dashboard {
+        let urls = oidc.iter().flat_map(|oidc| [Some(&oidc.issuer), oidc.token_url.as_ref()]).flatten();
+        let origins: String = urls
+            .filter_map(|url| Url::parse(url).ok())
+            .map(|url| format!(" {}", url.origin().ascii_serialization()))
+            .collect();
+        let policy = format!(
+            "default-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'{origins}; img-src 'self' \
+             data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        );
+        Dashboard { policy: HeaderValue::from_str(&policy).expect("an origin is plain text"), oidc }
+    }
+}
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -51,6 +69,7 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "dom.js": SCRIPT,
         "events.js": SCRIPT,
         "format.js": SCRIPT,
+        "oidc.js": SCRIPT,
         "operations.js": SCRIPT,
         "poll.js": SCRIPT,
         "selection.js": SCRIPT,
@@ -62,15 +81,19 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "views/attention.js": SCRIPT,
         "views/history.js": SCRIPT,
         "views/welcome.js": SCRIPT,
+        "views/again.js": SCRIPT,
         "views/queue.js": SCRIPT,
         "views/task.js": SCRIPT,
         "views/telling.js": SCRIPT,
         "views/dead.js": SCRIPT,
         "views/search.js": SCRIPT,
+        "views/chips.js": SCRIPT,
+        "views/saved.js": SCRIPT,
         "views/tail.js": SCRIPT,
         "views/webhooks.js": SCRIPT,
         "views/policy.js": SCRIPT,
         "views/schedules.js": SCRIPT,
+        "views/plan.js": SCRIPT,
         "views/workers.js": SCRIPT,
         "views/audit.js": SCRIPT,
         "views/signin.js": SCRIPT,
@@ -89,33 +112,57 @@ fn etag(text: &str) -> HeaderValue {
 /// What the page asks for first.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PageConfig {
+struct PageConfig<'a> {
     version: &'static str,
     /// Only `codeq dev` with its well-known tokens tells one.
     #[serde(skip_serializing_if = "Option::is_none")]
     dev_token: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc: Option<PageOidc<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PageOidc<'a> {
+    issuer: &'a str,
+    client_id: &'a str,
+    scopes: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_url: Option<&'a str>,
+}
+
+impl<'a> PageOidc<'a> {
+    fn of(oidc: &'a Oidc) -> PageOidc<'a> {
+        PageOidc {
+            issuer: &oidc.issuer,
+            client_id: &oidc.client_id,
+            scopes: &oidc.scopes,
+            token_url: oidc.token_url.as_deref(),
+        }
+    }
 }
 
 pub async fn page(call: Call) -> Result<Response, Error> {
-    file(&call.head.headers, "index.html")
+    file(&call, "index.html")
 }
 
 pub async fn asset(call: Call) -> Result<Response, Error> {
     match call.head.uri.path().strip_prefix("/ui/") {
         Some("config.json") => Ok(config(&call.app)),
-        Some(name) if name != "index.html" => file(&call.head.headers, name),
+        Some(name) if name != "index.html" => file(&call, name),
         _ => Err(Error::route_not_found()),
     }
 }
 
 fn config(app: &App) -> Response {
-    let body = PageConfig { version: env!("CARGO_PKG_VERSION"), dev_token: app.dev_token };
-    with_headers(reply::ok(&body), HeaderValue::from_static("no-store"))
+    let oidc = app.dashboard.oidc.as_ref().map(PageOidc::of);
+    let body = PageConfig { version: env!("CARGO_PKG_VERSION"), dev_token: app.dev_token, oidc };
+    with_headers(app, reply::ok(&body), HeaderValue::from_static("no-store"))
 }
 
-fn file(asked: &HeaderMap, name: &str) -> Result<Response, Error> {
+fn file(call: &Call, name: &str) -> Result<Response, Error> {
     let asset = ASSETS.get(name).ok_or_else(Error::route_not_found)?;
-    let is_known = asked.get(IF_NONE_MATCH) == Some(&asset.etag);
+    let is_known = call.head.headers.get(IF_NONE_MATCH) == Some(&asset.etag);
     let mut response = match is_known {
         true => Response::new(Body::empty()),
         false => reply::with_type(StatusCode::OK, HeaderValue::from_static(asset.kind), asset.text),
@@ -124,13 +171,13 @@ fn file(asked: &HeaderMap, name: &str) -> Result<Response, Error> {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     response.headers_mut().insert(ETAG, asset.etag.clone());
-    Ok(with_headers(response, HeaderValue::from_static("no-cache")))
+    Ok(with_headers(&call.app, response, HeaderValue::from_static("no-cache")))
 }
 
-fn with_headers(mut response: Response, cache: HeaderValue) -> Response {
+fn with_headers(app: &App, mut response: Response, cache: HeaderValue) -> Response {
     let same_origin = HeaderName::from_static("cross-origin-opener-policy");
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(CONTENT_SECURITY_POLICY, app.dashboard.policy.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(same_origin, HeaderValue::from_static("same-origin"));

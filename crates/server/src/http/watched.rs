@@ -14,10 +14,9 @@
 use super::unread::Unread;
 use crate::broker::Lent;
 use crate::seats::Seat;
+use crate::tls::Transport;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -25,7 +24,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -150,7 +148,7 @@ impl Body for PacedBody {
 }
 
 pub struct Watched {
-    stream: TcpStream,
+    stream: Transport,
     pace: Arc<Pace>,
     alarm: Option<Pin<Box<Sleep>>>,
     /// Runs while a write waits for the peer.
@@ -158,7 +156,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn new(stream: TcpStream, seat: Arc<Seat>) -> (Watched, Arc<Pace>) {
+    pub fn new(stream: Transport, seat: Arc<Seat>) -> (Watched, Arc<Pace>) {
         let pace = Pace {
             seat,
             start: Instant::now(),
@@ -176,10 +174,10 @@ impl Watched {
     fn poll_out(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(Pin<&mut Transport>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let is_loaded = self.pace.is_loaded.load(Ordering::Acquire);
-        if is_loaded && self.is_closed_there() {
+        if is_loaded && self.stream.is_closed_there() {
             drop(self.pace.unload());
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -205,15 +203,6 @@ impl Watched {
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIME)));
         stall.as_mut().poll(context)
-    }
-
-    /// Asks the system itself: the runtime may not have been told yet.
-    fn is_closed_there(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recv(&self.stream, &mut [0; 1], flags) {
-            Ok((_, received)) => received == 0,
-            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
-        }
     }
 
     /// Ready when patience has ended.

@@ -45,6 +45,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.streams.producerPort -}}
 {{- $_ := set $config "producerStreamAddr" (printf ":%d" (int .Values.streams.producerPort)) -}}
 {{- end -}}
+{{- if .Values.tls.secretName -}}
+{{- $_ := set $config "tls" (dict "certFile" "/etc/codeq-tls/tls.crt" "keyFile" "/etc/codeq-tls/tls.key") -}}
+{{- end -}}
 {{- mergeOverwrite $config .Values.config | toYaml -}}
 {{- end -}}
 

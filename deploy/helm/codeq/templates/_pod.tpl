@@ -64,18 +64,27 @@ spec:
         httpGet:
           path: /livez
           port: http
+          {{- if .Values.tls.secretName }}
+          scheme: HTTPS
+          {{- end }}
         periodSeconds: 2
         failureThreshold: 30
       livenessProbe:
         httpGet:
           path: /livez
           port: http
+          {{- if .Values.tls.secretName }}
+          scheme: HTTPS
+          {{- end }}
         periodSeconds: 10
         timeoutSeconds: 5
       readinessProbe:
         httpGet:
           path: /readyz
           port: http
+          {{- if .Values.tls.secretName }}
+          scheme: HTTPS
+          {{- end }}
         periodSeconds: 5
         timeoutSeconds: 5
       resources:
@@ -93,12 +102,22 @@ spec:
           mountPath: /var/lib/codeq
         - name: tmp
           mountPath: /tmp
+        {{- if .Values.tls.secretName }}
+        - name: tls
+          mountPath: /etc/codeq-tls
+          readOnly: true
+        {{- end }}
   volumes:
     - name: config
       configMap:
         name: {{ include "codeq.fullname" . }}
     - name: tmp
       emptyDir: {}
+    {{- with .Values.tls.secretName }}
+    - name: tls
+      secret:
+        secretName: {{ . }}
+    {{- end }}
     {{- if not (include "codeq.embedded" .) }}
     - name: data
       emptyDir: {}

@@ -127,7 +127,8 @@ impl Echo {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-            let listening = http::listen(listener, Entry::echo(), &codeq_server::seats::Seats::new(100_000))?;
+            let seats = codeq_server::seats::Seats::new(100_000);
+            let listening = http::listen(listener, Entry::echo(), &http::Doors { seats, tls: None })?;
             println!("{}", serde_json::json!({"msg": "listening", "addr": listening.address}));
             std::future::pending().await
         })

@@ -76,6 +76,19 @@ fn a_misspelt_key_does_not_hide_a_wrong_value() {
 }
 
 #[test]
+fn an_issuer_for_the_dashboard_needs_a_client() {
+    let with = |oidc: &str| serve(&format!("{EMBEDDED}dashboard: {{oidc: {{{oidc}}}}}\n")).load();
+    let error = with("issuer: https://id.example.com").expect_err("no client").to_string();
+    assert!(error.contains("dashboard.oidc needs both issuer and clientId"), "{error}");
+    let error = with("clientId: c").expect_err("no issuer").to_string();
+    assert!(error.contains("dashboard.oidc needs both issuer and clientId"), "{error}");
+    assert!(with("issuer: id.example.com, clientId: c").is_err(), "not a URL");
+    let loaded = with("issuer: https://id.example.com/, clientId: c").expect("a configuration");
+    let oidc = loaded.config.oidc.expect("an issuer");
+    assert_eq!((oidc.issuer.as_str(), oidc.scopes.as_str()), ("https://id.example.com", "openid"));
+}
+
+#[test]
 fn embedded_production_loads() {
     let loaded = serve(EMBEDDED).load().expect("a configuration");
     let config = loaded.config;
