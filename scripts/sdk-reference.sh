@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The reference of every SDK, made of its sources, in target/sdks/reference. usage: sdk-reference.sh [LANGUAGE ...]
-# Needs what sdks.sh installs; a public item that a generator cannot read is an error.
+# Needs what sdks.sh installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/target/sdks/reference

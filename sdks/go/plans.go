@@ -114,6 +114,8 @@ type Batch struct {
 		Completed int64 `json:"completed"`
 		Failed    int64 `json:"failed"`
 	} `json:"counts"`
+	// Then are the ids of the tasks that run then; only in the answer of CreateBatch.
+	Then []string `json:"then"`
 }
 
 func batchPath(id, verb string) string { return "/batches/" + url.PathEscape(id) + verb }

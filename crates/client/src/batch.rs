@@ -87,6 +87,8 @@ pub struct Batch {
     /// 0 to 1.
     pub progress: f64,
     pub counts: BatchCounts,
+    /// Ids of the tasks that run then; only in the answer to the call that made them.
+    pub then: Vec<String>,
 }
 
 /// How many members a batch has.
@@ -111,5 +113,8 @@ mod tests {
         assert_eq!(batch.body().unwrap(), body);
         assert!(!batch.is_safe_to_repeat() && NewBatch::default().is_safe_to_repeat());
         assert_eq!(NewBatch::default().body().unwrap(), "{}");
+        let text = r#"{"id":"b","state":"open","counts":{"live":1,"completed":0,"failed":0},"progress":0,"then":["t"]}"#;
+        let made: Batch = serde_json::from_str(text).unwrap();
+        assert_eq!((&*made.id, made.counts.live, &*made.then), ("b", 1, &["t".to_owned()][..]));
     }
 }
