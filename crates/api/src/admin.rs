@@ -24,6 +24,9 @@ pub struct QueueView<'a> {
     pub tenant_id: Cow<'a, str>,
     pub oldest_ready_age_seconds: u64,
     pub paused: bool,
+    /// Tasks that wait for others to end.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub held: u64,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -237,6 +240,11 @@ pub struct ReasonBody {
     pub failure_reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How many tasks and batches a held task waits for, and the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
@@ -358,6 +366,9 @@ pub struct ExportedTask<'a> {
     pub unique: Option<UniqueBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_run_seconds: Option<i64>,
+    /// `run` if the task runs whatever becomes of those that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_dependency_failure: Option<String>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultRecord<'a>>,
 }

@@ -59,6 +59,10 @@ fn check_options(options: &TaskOptions) -> Result<TaskOptions, Refusal> {
         unique: options.unique.as_ref().map(unique).transpose()?,
         expires_at: options.expires_at,
         max_run: options.max_run,
+        after: options.after.iter().take(limits::DEPENDENCIES).copied().collect(),
+        on_failure: options.on_failure,
+        // Batches stay where they are.
+        batch: None,
     })
 }
 

@@ -71,6 +71,8 @@ pub struct QueueStats {
     pub delayed: u64,
     pub in_progress: u64,
     pub dead: u64,
+    /// Tasks that wait for others to end.
+    pub held: u64,
     pub is_paused: bool,
     /// When the oldest ready task was created.
     pub oldest_ready: Option<crate::Time>,

@@ -139,6 +139,19 @@ pub enum Refusal {
     ScheduleCommandFixed,
     #[error("too many schedules (max {0})")]
     TooManySchedules(usize),
+    #[error("invalid 'after': {0}")]
+    InvalidAfter(&'static str),
+    #[error("unknown dependency {0}")]
+    UnknownDependency(Box<str>),
+    #[error("invalid {field}: {message}")]
+    InvalidBatch { field: &'static str, message: &'static str },
+    #[error("batch not found")]
+    BatchNotFound,
+    /// It takes no more members.
+    #[error("the batch is closed")]
+    BatchClosed,
+    #[error("too many batches (max {0})")]
+    TooManyBatches(usize),
     /// An import whose key names another task here.
     #[error("idempotencyKey names another task")]
     IdempotencyKeyTaken,
@@ -208,6 +221,12 @@ impl Refusal {
             Refusal::ScheduleNotFound => "schedule_not_found",
             Refusal::ScheduleCommandFixed => "schedule_command_fixed",
             Refusal::TooManySchedules(_) => "too_many_schedules",
+            Refusal::InvalidAfter(_) => "invalid_after",
+            Refusal::UnknownDependency(_) => "unknown_dependency",
+            Refusal::InvalidBatch { .. } => "invalid_batch",
+            Refusal::BatchNotFound => "batch_not_found",
+            Refusal::BatchClosed => "batch_closed",
+            Refusal::TooManyBatches(_) => "too_many_batches",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
         }
@@ -310,6 +329,12 @@ mod tests {
             Refusal::ScheduleNotFound,
             Refusal::ScheduleCommandFixed,
             Refusal::TooManySchedules(1000),
+            Refusal::InvalidAfter("at most 100 ids"),
+            Refusal::UnknownDependency("x".into()),
+            Refusal::InvalidBatch { field: "name", message: "at most 128 bytes, no control characters" },
+            Refusal::BatchNotFound,
+            Refusal::BatchClosed,
+            Refusal::TooManyBatches(1000),
             Refusal::IdempotencyKeyTaken,
             Refusal::IdNotKept,
         ]

@@ -74,6 +74,7 @@ pub fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
         tenant_id: Cow::Borrowed(&queue.tenant),
         oldest_ready_age_seconds: queue.oldest_ready.map_or(0, |created| now.since(created).as_secs()),
         paused: queue.is_paused,
+        held: queue.held,
     }
 }
 

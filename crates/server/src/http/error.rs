@@ -143,9 +143,9 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let error = Error::new(status(&refusal), refusal.code(), refusal.to_string());
         match refusal {
-            Refusal::InvalidTopic { field, .. } | Refusal::InvalidSchedule { field, .. } => {
-                Error { extra: Extra::Field(field), ..error }
-            }
+            Refusal::InvalidTopic { field, .. }
+            | Refusal::InvalidSchedule { field, .. }
+            | Refusal::InvalidBatch { field, .. } => Error { extra: Extra::Field(field), ..error },
             _ => error,
         }
     }
@@ -167,6 +167,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::ArtifactNotFound
         | Refusal::OperationNotFound
         | Refusal::ScheduleNotFound
+        | Refusal::BatchNotFound
         | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
         Refusal::Cancelled
         | Refusal::LeaseLost
@@ -176,6 +177,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::IdempotencyKeyTaken
         | Refusal::IdNotKept
         | Refusal::ScheduleCommandFixed
+        | Refusal::BatchClosed
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
         Refusal::PayloadTooLarge | Refusal::ProgressTooLarge | Refusal::CheckpointTooLarge => {
@@ -184,8 +186,11 @@ fn status(refusal: &Refusal) -> StatusCode {
         Refusal::TooManyOperations(_)
         | Refusal::TooManyWaiting(_)
         | Refusal::TooManySchedules(_)
+        | Refusal::TooManyBatches(_)
         | Refusal::TooManySubscriptions(_) => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::InvalidTopic { .. } | Refusal::InvalidSchedule { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::InvalidTopic { .. } | Refusal::InvalidSchedule { .. } | Refusal::InvalidBatch { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         Refusal::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
         Refusal::InvalidBody
         | Refusal::InvalidCommand
@@ -200,6 +205,8 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::InvalidLane
         | Refusal::InvalidTags
         | Refusal::InvalidUnique(_)
+        | Refusal::InvalidAfter(_)
+        | Refusal::UnknownDependency(_)
         | Refusal::InvalidExpiry(_)
         | Refusal::InvalidMaxRun
         | Refusal::InvalidGrace

@@ -52,6 +52,12 @@ fn unsupported(new: &NewTask) -> Option<Refusal> {
     if options.expires_at.is_some() {
         return Some(Refusal::NotSupported("expiring tasks"));
     }
+    if !options.after.is_empty() {
+        return Some(Refusal::NotSupported("dependencies"));
+    }
+    if options.batch.is_some() {
+        return Some(Refusal::NotSupported("batches"));
+    }
     options.max_run.map(|_| Refusal::NotSupported("longest runs"))
 }
 

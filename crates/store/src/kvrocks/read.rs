@@ -177,6 +177,7 @@ impl Keeper {
             delayed: 0,
             in_progress: 0,
             dead: 0,
+            held: 0,
             is_paused: false,
             oldest_ready: None,
             last_claim: self.notes.last_claim(queue),

@@ -393,6 +393,9 @@ pub const SCHEDULE_PLACE: u8 = b'a';
 pub const UNIQUE: u8 = b'u';
 /// What operators did.
 pub const AUDIT: u8 = b'w';
+/// A batch, on the shard of its id, and what a shard has of the members of one.
+pub const BATCH: u8 = 41;
+pub const BATCH_SHARE: u8 = 40;
 /// There once for all: some tasks came from elsewhere. Which places they are at, and whether their ids lead here.
 pub const IMPORTED: u8 = b'i';
 /// (expiry, number) of dead letters that have one.

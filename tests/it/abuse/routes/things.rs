@@ -20,6 +20,8 @@ pub enum Thing {
     Subscription,
     Topic,
     Schedule,
+    /// Open, and nobody has joined it.
+    Batch,
     Operation,
     /// A callback that failed.
     Delivery,
@@ -74,6 +76,7 @@ impl World {
             }
             Thing::Topic => self.topic().await,
             Thing::Schedule => self.schedule().await,
+            Thing::Batch => text(&self.post("batches", &self.admin, json!({})).await.json["id"]),
             Thing::Operation => self.operation().await,
             Thing::Delivery => self.delivery().await,
         }

@@ -436,6 +436,7 @@ impl Shard {
                 delayed: 0,
                 in_progress: 0,
                 dead: 0,
+                held: 0,
                 is_paused: false,
                 oldest_ready: None,
                 last_claim: None,
@@ -476,6 +477,7 @@ impl Shard {
             (Some(records::SCHEDULE | records::SCHEDULE_PROGRESS | records::SCHEDULE_PLACE), _) => {
                 self.apply_schedule(key, value)?;
             }
+            (Some(records::BATCH | records::BATCH_SHARE), value) => self.apply_batch(key, value)?,
             (Some(records::UNIQUE), value) => self.apply_unique(key, value)?,
             (Some(records::AUDIT), Some(value)) => {
                 let entry = audit::read(value).map_err(|_| "an audit record that cannot be read")?;

@@ -19,6 +19,7 @@ pub struct Queue {
     pub delayed: u64,
     pub running: u64,
     pub dead: u64,
+    pub held: u64,
     pub is_paused: bool,
     pub last_claim: Option<Time>,
     /// While bodies are read ahead: about how many of the next tasks have theirs in memory.
@@ -39,6 +40,7 @@ impl Queue {
             delayed: 0,
             running: 0,
             dead: 0,
+            held: 0,
             is_paused: false,
             last_claim: None,
             loaded_ahead: None,
@@ -56,7 +58,7 @@ impl Queue {
     }
 
     fn is_idle(&self) -> bool {
-        let tasks = self.ready + self.delayed + self.running + self.dead;
+        let tasks = self.ready + self.delayed + self.running + self.dead + self.held;
         tasks == 0 && !self.is_paused && self.waiters.is_empty()
     }
 
@@ -68,6 +70,7 @@ impl Queue {
             delayed: self.delayed,
             in_progress: self.running,
             dead: self.dead,
+            held: self.held,
             is_paused: self.is_paused,
             oldest_ready,
             last_claim: self.last_claim,

@@ -22,6 +22,8 @@ impl Turn<'_> {
             self.expire_leases();
             self.expire_tasks();
             self.free_unique();
+            self.run_held();
+            self.run_batches();
         }
         self.end_waits();
         self.settle();

@@ -109,6 +109,7 @@ impl Model {
             delayed: 0,
             in_progress: 0,
             dead: 0,
+            held: 0,
             is_paused: self.paused.contains(key),
             oldest_ready: None,
             last_claim: self.last_claims.get(key).copied(),
@@ -130,6 +131,7 @@ fn count(stats: &mut QueueStats, task: &Task) {
         Place::DelayedSet => stats.delayed += 1,
         Place::InProgressSet => stats.in_progress += 1,
         Place::DeadLetterSet => stats.dead += 1,
+        Place::HeldSet => stats.held += 1,
         Place::None => {}
     }
 }
