@@ -18,7 +18,7 @@ pub type Progress = (u32, u8);
 pub fn progress(state: &State, attempts: u32) -> Progress {
     let phase = match state {
         State::Running(_) => 1,
-        State::Ready { .. } | State::Delayed { .. } => 2,
+        State::Ready { .. } | State::Delayed { .. } | State::Held(_) => 2,
         State::Completed | State::Failed | State::Cancelled | State::Dead => 3,
     };
     (attempts, phase)

@@ -32,6 +32,9 @@ pub struct QueueView<'a> {
     pub limited: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<serde_json::Value>,
+    /// Tasks that wait for others to end.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub held: u64,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -341,6 +344,9 @@ pub struct ExportedTask<'a> {
     pub unique: Option<UniqueBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_run_seconds: Option<i64>,
+    /// `run` if the task runs whatever becomes of those that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_dependency_failure: Option<String>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultRecord<'a>>,
 }

@@ -5,6 +5,7 @@
 //! body meets.
 
 pub mod admin;
+pub mod batch;
 pub mod error;
 pub mod events;
 pub mod explain;

@@ -48,6 +48,14 @@ pub struct CreateBody<'a> {
     /// A lease ends at the latest so long after the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_seconds: Option<i64>,
+    /// Ids of tasks and batches that have to end before; in a batch create `#0` names an earlier item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Vec<String>>,
+    /// `cancel` or `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_dependency_failure: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_id: Option<String>,
 }
 
 /// One task per key.
@@ -202,6 +210,13 @@ pub struct Task<'a> {
     pub unique_key: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]
     pub expires_at: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub batch_id: Cow<'a, str>,
+    /// How many of them have not ended.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waiting_for: u32,
     /// What an attempt left for the next one. Listings leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<RawJson>,

@@ -3,6 +3,7 @@
 mod audit;
 mod auth;
 mod backup;
+mod batch;
 mod bench;
 mod client;
 mod command;
@@ -64,6 +65,7 @@ enum Command {
     Task(task::Task),
     Queue(queue::Queue),
     Schedule(Box<schedule::Schedule>),
+    Batch(batch::Batch),
     Dlq(dlq::Dlq),
     Top(top::Top),
     Worker(worker::Worker),
@@ -137,6 +139,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Task(task) => task.run(&connection),
         Command::Queue(queue) => queue.run(&connection),
         Command::Schedule(schedule) => schedule.run(&connection),
+        Command::Batch(batch) => batch.run(&connection),
         Command::Dlq(dlq) => dlq.run(&connection),
         Command::Worker(worker) => worker.run(&connection),
         Command::Top(top) => top.run(&connection),

@@ -41,6 +41,8 @@ pub enum What {
     },
     /// A delayed task has become ready.
     Promoted,
+    /// Everything that a held task waited for has ended: it is ready or delayed.
+    Released,
     Ended {
         /// Completed, failed, cancelled or dead.
         state: State,

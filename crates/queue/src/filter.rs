@@ -1,6 +1,7 @@
 //! Which tasks an operator means, and pages of them.
 
 use crate::cause;
+use crate::id::TaskId;
 use crate::task::{State, Task, TaskStatus};
 use crate::time::Time;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ pub enum Whereabouts {
     Failed,
     /// Ended by an operator.
     Cancelled,
+    /// Waits for tasks or batches to end.
+    Held,
 }
 
 impl Whereabouts {
     /// New ones come last: stores keep the number of a place.
-    pub const ALL: [Whereabouts; 7] = [
+    pub const ALL: [Whereabouts; 8] = [
         Whereabouts::Ready,
         Whereabouts::Delayed,
         Whereabouts::Running,
@@ -33,6 +36,7 @@ impl Whereabouts {
         Whereabouts::Done,
         Whereabouts::Failed,
         Whereabouts::Cancelled,
+        Whereabouts::Held,
     ];
 
     /// Whether a task in this state is there. What has failed or was cancelled is also done.
@@ -45,6 +49,7 @@ impl Whereabouts {
             Whereabouts::Done => !state.is_live() && *state != State::Dead,
             Whereabouts::Failed => *state == State::Failed,
             Whereabouts::Cancelled => *state == State::Cancelled,
+            Whereabouts::Held => matches!(state, State::Held(_)),
         }
     }
 
@@ -57,6 +62,7 @@ impl Whereabouts {
             Whereabouts::Done => "done",
             Whereabouts::Failed => "failed",
             Whereabouts::Cancelled => "cancelled",
+            Whereabouts::Held => "held",
         }
     }
 
@@ -86,6 +92,8 @@ pub struct Filter {
     pub tag: Option<String>,
     /// The name of the schedule that made the task.
     pub schedule: Option<String>,
+    /// The batch that the task belongs to.
+    pub batch: Option<TaskId>,
     /// The [`cause::group`] of a task that has failed.
     pub group: Option<String>,
 }
@@ -116,6 +124,7 @@ impl Filter {
         let header = task.body.headers.iter().find(|(name, _)| name == SCHEDULE_HEADER);
         same(self.lane.as_deref(), task.body.lane())
             && self.tag.as_deref().is_none_or(has_tag)
+            && self.batch.is_none_or(|batch| task.body.batch() == Some(batch))
             && same(self.schedule.as_deref(), header.map(|(_, name)| &**name))
     }
 

@@ -60,6 +60,10 @@ fn check_options(options: &TaskOptions) -> Result<TaskOptions, Refusal> {
         expires_at: options.expires_at,
         max_run: options.max_run,
         accepted: None,
+        after: options.after.iter().take(limits::DEPENDENCIES).copied().collect(),
+        on_failure: options.on_failure,
+        // Batches stay where they are.
+        batch: None,
     })
 }
 

@@ -8,10 +8,12 @@
 
 pub mod attempt;
 pub mod audit;
+pub mod batch;
 pub mod cause;
 pub mod clock;
 pub mod create;
 pub mod delivery;
+pub mod dependency;
 pub mod event;
 pub mod filter;
 pub mod id;
@@ -38,8 +40,10 @@ pub mod topic;
 
 pub use attempt::{Attempt, AttemptOutcome};
 pub use audit::{AuditEntry, AuditPage, Audited};
+pub use batch::{Batch, Batches};
 pub use create::{Delay, NewTask};
 pub use delivery::{Delivery, DeliveryState};
+pub use dependency::{Held, OnFailure, Standing};
 pub use event::{Event, Observer};
 pub use filter::{Filter, Listed, Page, Whereabouts};
 pub use id::TaskId;

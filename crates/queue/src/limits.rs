@@ -116,6 +116,20 @@ pub const SCHEDULES: usize = 500_000;
 pub const SCHEDULES_BYTES: usize = 1 << 30;
 /// Ticks of one backfill.
 pub const BACKFILL_TICKS: u64 = 10_000;
+/// Tasks and batches that one task may wait for.
+pub const DEPENDENCIES: usize = 100;
+/// Longest name of a batch.
+pub const BATCH_NAME_BYTES: usize = 128;
+/// Tasks that a batch may name to follow it.
+pub const BATCH_THEN: usize = 10;
+/// A batch closes when nobody has joined for so long, unless it says otherwise.
+pub const BATCH_CLOSE_AFTER: Duration = Duration::from_secs(86_400);
+/// Batches that a tenant may have in one storage partition: all are in memory.
+pub const BATCHES: usize = 500_000;
+/// Held tasks told of an end, or asked about, in one step.
+pub const RELEASES_PER_STEP: usize = 1000;
+/// A held task whose question was not answered asks again after this.
+pub const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// How long a callback that ran out of attempts stays visible: 7 days.
 pub const FAILED_DELIVERY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -2,6 +2,8 @@
 //!
 //! Few tasks have any of it, so it is one pointer in the body and costs the others nothing.
 
+use crate::dependency::{OnFailure, check_after};
+use crate::id::TaskId;
 use crate::limits;
 use crate::refusal::Refusal;
 use crate::time::Time;
@@ -19,6 +21,12 @@ pub struct TaskOptions {
     pub max_run: Option<Duration>,
     /// The store's numbers of when it accepted the task, where that is not its create: an ordered lane goes by them.
     pub accepted: Option<(u64, u64)>,
+    /// Tasks and batches that have to end before.
+    pub after: Box<[TaskId]>,
+    /// What becomes of it when one of them does not succeed.
+    pub on_failure: OnFailure,
+    /// The batch that it belongs to.
+    pub batch: Option<TaskId>,
 }
 
 impl TaskOptions {
@@ -35,7 +43,8 @@ impl TaskOptions {
     pub fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| 16 + tag.len()).sum();
         let key = self.unique.as_ref().map_or(0, |unique| unique.key.len());
-        size_of::<TaskOptions>() + tags + key + self.lane.as_ref().map_or(0, |lane| lane.len())
+        let after = size_of::<TaskId>() * self.after.len();
+        size_of::<TaskOptions>() + after + tags + key + self.lane.as_ref().map_or(0, |lane| lane.len())
     }
 }
 
@@ -94,6 +103,10 @@ pub struct OptionsRequest {
     pub expires_at: Option<Time>,
     pub expire_seconds: Option<i64>,
     pub max_run_seconds: Option<i64>,
+    pub after: Vec<String>,
+    /// `cancel`, `run` or nothing.
+    pub on_dependency_failure: Option<String>,
+    pub batch_id: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -110,6 +123,11 @@ pub struct UniqueRequest {
 impl OptionsRequest {
     /// Checks every rule; `now` is the instant of the create.
     pub fn check(self, now: Time) -> Result<Option<Box<TaskOptions>>, Refusal> {
+        let (on_failure, batch) = (self.check_on_failure()?, self.check_batch()?);
+        let after = check_after(&self.after)?;
+        if self.unique.is_some() && (batch.is_some() || !after.is_empty()) {
+            return Err(Refusal::InvalidUnique("not together with 'after' or 'batchId'"));
+        }
         let options = TaskOptions {
             lane: check_lane(self.lane.as_deref())?,
             tags: check_tags(&self.tags)?,
@@ -117,8 +135,25 @@ impl OptionsRequest {
             expires_at: check_expiry(self.expires_at, self.expire_seconds, now)?,
             max_run: check_max_run(self.max_run_seconds)?,
             accepted: None,
+            on_failure: if after.is_empty() { OnFailure::default() } else { on_failure },
+            after,
+            batch,
         };
         Ok(options.boxed())
+    }
+
+    fn check_on_failure(&self) -> Result<OnFailure, Refusal> {
+        match self.on_dependency_failure.as_deref().unwrap_or_default() {
+            "" => Ok(OnFailure::default()),
+            word => OnFailure::parse(word)
+                .ok_or(Refusal::InvalidAfter("'onDependencyFailure' must be cancel or run")),
+        }
+    }
+
+    /// A blank one is none; what is no id names no batch.
+    fn check_batch(&self) -> Result<Option<TaskId>, Refusal> {
+        let Some(text) = self.batch_id.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        TaskId::parse(text).map(Some).ok_or(Refusal::BatchNotFound)
     }
 }
 

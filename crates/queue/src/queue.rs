@@ -72,6 +72,8 @@ pub struct QueueStats {
     pub delayed: u64,
     pub in_progress: u64,
     pub dead: u64,
+    /// Tasks that wait for others to end.
+    pub held: u64,
     pub is_paused: bool,
     /// Lanes that have live tasks.
     pub lanes: u64,
@@ -93,6 +95,7 @@ impl QueueStats {
             delayed: 0,
             in_progress: 0,
             dead: 0,
+            held: 0,
             is_paused: false,
             lanes: 0,
             limited: 0,

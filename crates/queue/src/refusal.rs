@@ -155,6 +155,19 @@ pub enum Refusal {
     /// `field` is a JSON pointer into the payload.
     #[error("invalid payload: {message}")]
     PayloadInvalid { field: String, message: String },
+    #[error("invalid 'after': {0}")]
+    InvalidAfter(&'static str),
+    #[error("unknown dependency {0}")]
+    UnknownDependency(Box<str>),
+    #[error("invalid {field}: {message}")]
+    InvalidBatch { field: &'static str, message: &'static str },
+    #[error("batch not found")]
+    BatchNotFound,
+    /// It takes no more members.
+    #[error("the batch is closed")]
+    BatchClosed,
+    #[error("too many batches (max {0})")]
+    TooManyBatches(usize),
     /// An import whose key names another task here.
     #[error("idempotencyKey names another task")]
     IdempotencyKeyTaken,
@@ -231,6 +244,12 @@ impl Refusal {
             Refusal::QueueFull => "queue_full",
             Refusal::InvalidHold(_) => "invalid_hold",
             Refusal::PayloadInvalid { .. } => "payload_invalid",
+            Refusal::InvalidAfter(_) => "invalid_after",
+            Refusal::UnknownDependency(_) => "unknown_dependency",
+            Refusal::InvalidBatch { .. } => "invalid_batch",
+            Refusal::BatchNotFound => "batch_not_found",
+            Refusal::BatchClosed => "batch_closed",
+            Refusal::TooManyBatches(_) => "too_many_batches",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
         }
@@ -340,6 +359,12 @@ mod tests {
             Refusal::QueueFull,
             Refusal::InvalidHold("use lane or queue"),
             Refusal::PayloadInvalid { field: "/a".into(), message: "\"x\" is not a number".into() },
+            Refusal::InvalidAfter("at most 100 ids"),
+            Refusal::UnknownDependency("x".into()),
+            Refusal::InvalidBatch { field: "name", message: "at most 128 bytes, no control characters" },
+            Refusal::BatchNotFound,
+            Refusal::BatchClosed,
+            Refusal::TooManyBatches(1000),
             Refusal::IdempotencyKeyTaken,
             Refusal::IdNotKept,
         ]

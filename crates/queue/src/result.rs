@@ -28,6 +28,8 @@ pub enum FailureReason {
     Cancelled,
     /// Nobody claimed it in time.
     Expired,
+    /// Something that it waited for did not succeed.
+    Dependency,
 }
 
 impl FailureReason {
@@ -36,6 +38,7 @@ impl FailureReason {
             FailureReason::MaxAttempts => crate::task::MAX_ATTEMPTS,
             FailureReason::Cancelled => crate::task::CANCELLED,
             FailureReason::Expired => crate::task::EXPIRED,
+            FailureReason::Dependency => crate::dependency::DEPENDENCY,
         }
     }
 }

@@ -12,6 +12,7 @@
 use crate::TaskId;
 use crate::attempt::Attempt;
 use crate::audit::{AuditEntry, AuditPage, Audited};
+use crate::batch::Batches;
 use crate::create::NewTask;
 use crate::delivery::{Delivery, DeliveryReport};
 use crate::filter::{Listed, Page};
@@ -385,6 +386,10 @@ pub trait Store: Send + Sync {
     }
     /// The queue policies of a store that keeps them.
     fn policing(&self) -> Option<&dyn Policies> {
+        None
+    }
+    /// The batches of a store that keeps them, and lets tasks wait for others.
+    fn batching(&self) -> Option<&dyn Batches> {
         None
     }
     /// Stops taking calls, makes everything durable and lets go of the storage. Waiting calls are answered

@@ -1,9 +1,10 @@
 //! What can happen to a task.
 //!
-//! A task is ready, delayed or running while it lives, and completed, failed, cancelled or dead
+//! A task is held, ready, delayed or running while it lives, and completed, failed, cancelled or dead
 //! afterwards. [`guard`] is the one gate in front of everything a worker may do to a running task; its
 //! order of checks is part of the contract.
 
+use crate::dependency::Held;
 use crate::lease::{Lease, Owner};
 use crate::options::{TaskOptions, UniqueRule};
 use crate::refusal::Refusal;
@@ -50,6 +51,15 @@ impl Body {
         self.options.as_ref()?.max_run
     }
 
+    /// Tasks and batches that it waited, or waits, for.
+    pub fn after(&self) -> &[TaskId] {
+        self.options.as_ref().map_or(&[], |options| &options.after)
+    }
+
+    pub fn batch(&self) -> Option<TaskId> {
+        self.options.as_ref()?.batch
+    }
+
     /// Roughly what it occupies in memory.
     pub fn bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| 48 + name.len() + value.len()).sum();
@@ -69,6 +79,8 @@ pub enum State {
         until: Time,
     },
     Running(Arc<Lease>),
+    /// Waits for tasks or batches to end.
+    Held(Arc<Held>),
     Completed,
     Failed,
     /// Ended by an operator.
@@ -102,6 +114,7 @@ pub enum Place {
     PendingList,
     DelayedSet,
     InProgressSet,
+    HeldSet,
     DeadLetterSet,
     None,
 }
@@ -112,6 +125,7 @@ impl Place {
             Place::PendingList => "PENDING_LIST",
             Place::DelayedSet => "DELAYED_ZSET",
             Place::InProgressSet => "INPROG_SET",
+            Place::HeldSet => "HELD_SET",
             Place::DeadLetterSet => "DLQ_SET",
             Place::None => "NONE",
         }
@@ -121,7 +135,7 @@ impl Place {
 impl State {
     pub fn status(&self) -> TaskStatus {
         match self {
-            State::Ready { .. } | State::Delayed { .. } => TaskStatus::Pending,
+            State::Ready { .. } | State::Delayed { .. } | State::Held(_) => TaskStatus::Pending,
             State::Running(_) => TaskStatus::InProgress,
             State::Completed => TaskStatus::Completed,
             State::Failed | State::Cancelled | State::Dead => TaskStatus::Failed,
@@ -133,18 +147,27 @@ impl State {
             State::Ready { .. } => Place::PendingList,
             State::Delayed { .. } => Place::DelayedSet,
             State::Running(_) => Place::InProgressSet,
+            State::Held(_) => Place::HeldSet,
             State::Dead => Place::DeadLetterSet,
             State::Completed | State::Failed | State::Cancelled => Place::None,
         }
     }
 
     pub fn is_live(&self) -> bool {
-        matches!(self, State::Ready { .. } | State::Delayed { .. } | State::Running(_))
+        matches!(self, State::Ready { .. } | State::Delayed { .. } | State::Running(_) | State::Held(_))
     }
 
     /// Ended without success: an operator may give it another set of attempts.
     pub fn has_failed(&self) -> bool {
         matches!(self, State::Failed | State::Cancelled | State::Dead)
+    }
+
+    /// What it waits for.
+    pub fn held(&self) -> Option<&Held> {
+        match self {
+            State::Held(held) => Some(held),
+            _ => None,
+        }
     }
 
     pub fn lease(&self) -> Option<&Lease> {

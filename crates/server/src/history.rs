@@ -137,7 +137,12 @@ fn count(sample: &mut Sample, event: &Event) {
             }
             sample.took(event.at.since(*created_at));
         }
-        What::Promoted | What::Reopened | What::Paused | What::Resumed | What::Ticked { .. } => {}
+        What::Promoted
+        | What::Released
+        | What::Reopened
+        | What::Paused
+        | What::Resumed
+        | What::Ticked { .. } => {}
     }
 }
 

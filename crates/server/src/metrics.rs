@@ -325,7 +325,7 @@ impl Metrics {
             self.oldest.reset();
             // What lies on a server that is away is unknown, not nothing.
             for series in commands.seen.values().filter(|_| is_whole) {
-                self.place(series, [0; 4]);
+                self.place(series, [0; 5]);
                 self.oldest.with_label_values(&[&*series.label]).set(0.0);
             }
             let now = broker.now();
@@ -335,7 +335,8 @@ impl Metrics {
                     let oldest = self.oldest.with_label_values(&[&*series.label]);
                     oldest.set(oldest.get().max(now.since(since).as_secs_f64()));
                 }
-                self.place(&series, [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead]);
+                let counts = [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead, queue.held];
+                self.place(&series, counts);
                 if let Some(stored) = &queue.policy {
                     let limited = i64::try_from(queue.limited).unwrap_or(i64::MAX);
                     self.limited.with_label_values(&[&*series.label]).add(limited);
@@ -378,8 +379,8 @@ impl Metrics {
     }
 
     /// Adds to the gauges of a command; tenants are summed.
-    fn place(&self, series: &Series, counts: [u64; 4]) {
-        let places = ["ready", "delayed", "in_progress", "dlq"];
+    fn place(&self, series: &Series, counts: [u64; 5]) {
+        let places = ["ready", "delayed", "in_progress", "dlq", "held"];
         for (place, count) in places.into_iter().zip(counts) {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.depth.with_label_values(&[&*series.label, place]).add(count);

@@ -10,6 +10,7 @@ mod bodies;
 mod claim;
 mod create;
 mod dead_letters;
+mod dependencies;
 mod dev;
 mod flow;
 mod global;

@@ -17,7 +17,7 @@ pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
             Place::DelayedSet => counts[1] += 1,
             Place::InProgressSet => counts[2] += 1,
             Place::DeadLetterSet => counts[3] += counts_dead,
-            Place::None => {}
+            Place::HeldSet | Place::None => {}
         }
     }
     counted.retain(|_, counts| *counts != [0; 4]);

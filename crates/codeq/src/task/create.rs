@@ -59,6 +59,15 @@ pub struct Create {
     /// Maximum duration of an attempt, in seconds, however often its lease is extended.
     #[arg(long, value_name = "N")]
     max_run_seconds: Option<i64>,
+    /// Id of a task or batch that has to end before; may be repeated.
+    #[arg(long, value_name = "ID")]
+    after: Vec<String>,
+    /// What happens if one of them does not succeed: 'cancel' the task (the default) or 'run' it.
+    #[arg(long, value_name = "ACTION", requires = "after")]
+    on_dependency_failure: Option<String>,
+    /// Batch that the task joins.
+    #[arg(long, value_name = "ID")]
+    batch: Option<String>,
     #[command(flatten)]
     unique: Unique,
     /// Print the task as JSON.
@@ -131,6 +140,9 @@ impl Create {
             expire_seconds: self.expire_seconds,
             max_run_seconds: self.max_run_seconds,
             unique: self.unique.body(),
+            after: Some(self.after).filter(|after| !after.is_empty()),
+            on_dependency_failure: self.on_dependency_failure,
+            batch_id: self.batch,
             ..CreateBody::default()
         };
         let answer = settings.producer()?.post_text("/tasks", serde_json::to_string(&body)?).await?;

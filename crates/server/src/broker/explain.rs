@@ -4,11 +4,13 @@ use super::produce::reference;
 use super::{Broker, Error};
 use codeq_queue::policy::Obstacle;
 use codeq_queue::store::{Position, ResultLookup, Wait};
-use codeq_queue::{QueueKey, QueueStats, Refusal, ResultRecord, State, Task, Time};
+use codeq_queue::{QueueKey, QueueStats, Refusal, ResultRecord, State, Task, TaskId, Time};
 use std::sync::Arc;
 
 /// A queue that nobody has claimed from for so long has no worker, as far as one can tell.
 const RECENT_SECONDS: u64 = 60;
+/// What a held task waits for is told up to so many.
+const WAITING_SHOWN: usize = 10;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
@@ -45,6 +47,11 @@ pub enum Reason {
         error: String,
     },
     Cancelled,
+    /// Tasks and batches that have not ended, and the first of them.
+    WaitingFor {
+        count: usize,
+        ids: Vec<TaskId>,
+    },
 }
 
 impl Reason {
@@ -62,6 +69,7 @@ impl Reason {
             Reason::Completed => "completed",
             Reason::Failed { .. } => "failed",
             Reason::Cancelled => "cancelled",
+            Reason::WaitingFor { .. } => "waiting_for",
         }
     }
 
@@ -107,6 +115,12 @@ impl Reason {
             Reason::Completed => "The task is completed.".into(),
             Reason::Failed { error } => format!("A worker failed the task for good: {error}."),
             Reason::Cancelled => "An operator cancelled the task.".into(),
+            Reason::WaitingFor { count: 1, ids } if ids.len() == 1 => {
+                format!("The task waits for {} to end.", ids[0])
+            }
+            Reason::WaitingFor { count, .. } => {
+                format!("The task waits for {count} tasks or batches to end.")
+            }
         }
     }
 }
@@ -193,6 +207,12 @@ fn explain(
         State::Ready { .. } => {
             let opens_at = obstacles.iter().filter_map(Obstacle::until).max();
             ("ready", waiting(queue, position, obstacles, now), opens_at)
+        }
+        State::Held(held) => {
+            let ids = held.open.iter().take(WAITING_SHOWN).copied().collect();
+            let mut reasons = vec![Reason::WaitingFor { count: held.open.len(), ids }];
+            reasons.extend(queue.is_paused.then_some(Reason::QueuePaused));
+            ("held", reasons, None)
         }
         State::Delayed { until } => {
             let mut reasons = vec![Reason::Delayed { until: *until, is_retry: task.attempts > 0 }];

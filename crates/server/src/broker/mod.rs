@@ -7,6 +7,7 @@
 mod advance;
 mod artifacts;
 mod audit;
+mod batches;
 mod explain;
 mod fair;
 mod held;
@@ -26,6 +27,7 @@ mod webhooks;
 mod work;
 
 pub use artifacts::Download;
+pub use batches::MadeBatch;
 pub use explain::{Explanation, Reason};
 pub use operations::BulkRequest;
 pub use payloads::Searched;

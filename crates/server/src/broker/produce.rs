@@ -3,7 +3,7 @@
 use super::{Broker, Error, Items, merge, part};
 use codeq_queue::create::CreateRequest;
 use codeq_queue::store::{Created, ResultLookup, TaskRef};
-use codeq_queue::{Refusal, ResultRecord, Task, TaskId};
+use codeq_queue::{NewTask, Refusal, ResultRecord, Task, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ impl Broker {
         let check = |request: CreateRequest| {
             let asked = request.max_attempts;
             let task = request.check(settings.max_attempts_default, settings.payload_bytes, now)?;
+            self.check_links(&task)?;
             self.create_rules.apply(task, asked)
         };
         let (sound, places) = part(requests.into_iter().map(|request| request.and_then(check)));
@@ -26,6 +27,18 @@ impl Broker {
         };
         self.traces.created(spans, &created);
         created
+    }
+
+    /// Refuses what waits for others, or belongs to a batch, where the store has no such thing.
+    fn check_links(&self, task: &NewTask) -> Result<(), Refusal> {
+        let Some(options) = task.body.options.as_deref().filter(|_| self.store.batching().is_none()) else {
+            return Ok(());
+        };
+        match (options.after.is_empty(), options.batch) {
+            (false, _) => Err(Refusal::NotSupported("dependencies")),
+            (true, Some(_)) => Err(Refusal::NotSupported("batches")),
+            (true, None) => Ok(()),
+        }
     }
 
     /// A task of the tenant. Ids of another form name no task.

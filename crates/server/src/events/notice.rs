@@ -54,6 +54,7 @@ impl Notice {
             }
             What::Created
             | What::Promoted
+            | What::Released
             | What::Reopened
             | What::Paused
             | What::Resumed
@@ -147,6 +148,7 @@ fn kind_of(what: &What) -> &'static str {
         What::Claimed { .. } => "claimed",
         What::Returned { .. } | What::Reopened => "requeued",
         What::Promoted => "promoted",
+        What::Released => "released",
         What::Ended { state, .. } => match state {
             State::Completed => "completed",
             State::Dead => "dead",

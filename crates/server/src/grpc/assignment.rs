@@ -60,6 +60,12 @@ fn write_task(task: &Task, out: &mut Vec<u8>) {
     for tag in body.tags() {
         put_text(20, tag, out);
     }
+    if let Some(batch) = body.batch() {
+        put_text(21, &batch.to_string(), out);
+    }
+    for id in body.after() {
+        put_text(22, &id.to_string(), out);
+    }
 }
 
 fn put_bytes(field: u32, bytes: &[u8], out: &mut impl BufMut) {
@@ -114,6 +120,8 @@ mod tests {
             options: TaskOptions {
                 lane: Some("l".into()),
                 tags: ["a".into(), "b".into()].into(),
+                after: [TaskId::from_bits(1), TaskId::from_bits(2)].into(),
+                batch: Some(TaskId::from_bits(3)),
                 ..TaskOptions::default()
             }
             .boxed(),
@@ -159,6 +167,8 @@ mod tests {
             lane: "l".into(),
             checkpoint: "{\"at\":3}".into(),
             tags: vec!["a".into(), "b".into()],
+            after: [1, 2].map(|bits| TaskId::from_bits(bits).to_string()).into(),
+            batch_id: TaskId::from_bits(3).to_string(),
             ..worker::Task::default()
         };
         assert_eq!(worker::Task::decode(&*out).unwrap(), expected);

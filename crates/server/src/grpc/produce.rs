@@ -77,7 +77,7 @@ impl Role for Producing {
         }
         let tasks = std::mem::take(&mut self.gathered);
         let (events, bytes) = (tasks.len(), size(&tasks));
-        let created = self.create(tasks);
+        let created = self.create(tasks, false);
         desk.call(events, bytes, async move {
             let acks = created.await.into_iter();
             acks.map(|ack| (event(Out::CreateAck(ack)), 1)).collect()
@@ -86,8 +86,13 @@ impl Role for Producing {
 }
 
 impl Producing {
-    fn create(&self, tasks: Vec<CreateTask>) -> impl Future<Output = Vec<CreateAck>> + Send + use<> {
-        create(self.broker.clone(), self.tenant.clone(), self.carried.clone(), tasks)
+    /// What was sent as one batch may name its own items.
+    fn create(
+        &self,
+        tasks: Vec<CreateTask>,
+        is_batch: bool,
+    ) -> impl Future<Output = Vec<CreateAck>> + Send + use<> {
+        create(self.broker.clone(), self.tenant.clone(), self.carried.clone(), tasks, is_batch)
     }
 
     fn batch(&self, tasks: Vec<CreateTask>, desk: &mut Desk<ServerEvent>) -> usize {
@@ -100,7 +105,7 @@ impl Producing {
             let acks = tasks.iter().map(|task| refused(task.seq, text.clone().into())).collect();
             desk.answer_many(settle(acks).0, events);
         } else if events > 0 {
-            let created = self.create(tasks);
+            let created = self.create(tasks, true);
             desk.call(events, bytes, async move { vec![settle(created.await)] });
         }
         bytes
@@ -118,6 +123,7 @@ async fn create(
     tenant: Arc<str>,
     carried: Option<Carried>,
     tasks: Vec<CreateTask>,
+    is_batch: bool,
 ) -> Vec<CreateAck> {
     let mut asked = Vec::with_capacity(tasks.len());
     let mut requests = Vec::with_capacity(tasks.len());
@@ -128,7 +134,10 @@ async fn create(
         // The broker keeps the place of what is refused here.
         requests.push(request.map_err(|_| Refusal::InvalidBody));
     }
-    let created = broker.create(requests).await;
+    let created = match is_batch {
+        true => broker.create_items(requests).await,
+        false => broker.create(requests).await,
+    };
     texts::log_failure(&created);
     let answered = asked.into_iter().zip(created);
     answered.map(|((seq, text), created)| ack(seq, text, created)).collect()
@@ -181,6 +190,9 @@ fn request(
         expires_at: task.expires_at.map(time),
         expire_seconds: (task.expire_seconds != 0).then_some(task.expire_seconds),
         max_run_seconds: (task.max_run_seconds != 0).then_some(task.max_run_seconds.into()),
+        after: task.after,
+        on_dependency_failure: given(task.on_dependency_failure),
+        batch_id: given(task.batch_id),
     };
     Ok(CreateRequest {
         tenant: tenant.clone(),

@@ -86,6 +86,7 @@ pub fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
         lanes: queue.lanes,
         limited: queue.limited,
         policy: queue.policy.as_ref().and_then(|policy| serde_json::from_str(&policy.text).ok()),
+        held: queue.held,
     }
 }
 

@@ -143,9 +143,9 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let error = Error::new(status(&refusal), refusal.code(), refusal.to_string());
         match refusal {
-            Refusal::InvalidTopic { field, .. } | Refusal::InvalidSchedule { field, .. } => {
-                Error { extra: Extra::Field(field.into()), ..error }
-            }
+            Refusal::InvalidTopic { field, .. }
+            | Refusal::InvalidSchedule { field, .. }
+            | Refusal::InvalidBatch { field, .. } => Error { extra: Extra::Field(field.into()), ..error },
             Refusal::InvalidPolicy { field, .. } | Refusal::PayloadInvalid { field, .. } => {
                 Error { extra: Extra::Field(field.into()), ..error }
             }
@@ -171,6 +171,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::OperationNotFound
         | Refusal::ScheduleNotFound
         | Refusal::PolicyNotFound
+        | Refusal::BatchNotFound
         | Refusal::TopicNotFound(_) => StatusCode::NOT_FOUND,
         Refusal::Cancelled
         | Refusal::LeaseLost
@@ -181,6 +182,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::IdNotKept
         | Refusal::ScheduleCommandFixed
         | Refusal::QueueNotEmpty
+        | Refusal::BatchClosed
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
         Refusal::PayloadTooLarge | Refusal::ProgressTooLarge | Refusal::CheckpointTooLarge => {
@@ -191,10 +193,12 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::TooManySchedules(_)
         | Refusal::TooManyPolicies(_)
         | Refusal::QueueFull
+        | Refusal::TooManyBatches(_)
         | Refusal::TooManySubscriptions(_) => StatusCode::TOO_MANY_REQUESTS,
         Refusal::InvalidTopic { .. }
         | Refusal::InvalidSchedule { .. }
         | Refusal::InvalidPolicy { .. }
+        | Refusal::InvalidBatch { .. }
         | Refusal::PayloadInvalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
         Refusal::InvalidBody
@@ -210,6 +214,8 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::InvalidLane
         | Refusal::InvalidTags
         | Refusal::InvalidUnique(_)
+        | Refusal::InvalidAfter(_)
+        | Refusal::UnknownDependency(_)
         | Refusal::InvalidExpiry(_)
         | Refusal::InvalidMaxRun
         | Refusal::InvalidGrace

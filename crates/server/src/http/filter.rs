@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::stamp;
-use codeq_queue::{Filter, Refusal, TaskStatus, Time, Whereabouts};
+use codeq_queue::{Filter, Refusal, TaskId, TaskStatus, Time, Whereabouts};
 use serde_json::{Map, Value};
 
 const STATUSES: [TaskStatus; 4] =
@@ -67,6 +67,7 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
         "lane" => filter.lane = text(),
         "tag" => filter.tag = text(),
         "schedule" => filter.schedule = text(),
+        "batch" => filter.batch = Some(batch(value)?),
         _ => return Err(invalid(format!("unknown filter {name}"))),
     }
     Ok(())
@@ -74,7 +75,7 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
 
 fn is_known(name: &str) -> bool {
     matches!(name, "command" | "status" | "place" | "workerId" | "error" | "idempotencyKey" | "group")
-        || matches!(name, "lane" | "tag" | "schedule")
+        || matches!(name, "lane" | "tag" | "schedule" | "batch")
         || matches!(name, "createdAfter" | "createdBefore" | "updatedAfter" | "updatedBefore")
 }
 
@@ -85,8 +86,12 @@ fn status(value: &str) -> Result<TaskStatus, Refusal> {
 
 fn place(value: &str) -> Result<Whereabouts, Refusal> {
     Whereabouts::parse(value).ok_or_else(|| {
-        invalid("invalid place (ready, delayed, running, dead, done, failed or cancelled)".into())
+        invalid("invalid place (ready, delayed, running, dead, done, failed, cancelled or held)".into())
     })
+}
+
+fn batch(value: &str) -> Result<TaskId, Refusal> {
+    TaskId::parse(value).ok_or_else(|| invalid("invalid batch (the id of a batch)".into()))
 }
 
 fn time(name: &str, value: &str) -> Result<Time, Refusal> {

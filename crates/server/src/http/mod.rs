@@ -7,6 +7,7 @@ mod admin;
 mod app;
 mod audit;
 mod backup;
+mod batches;
 mod call;
 mod clock;
 mod counted;

@@ -19,6 +19,9 @@ pub fn request(body: &CreateBody<'_>) -> Result<OptionsRequest, Refusal> {
         expires_at,
         expire_seconds: body.expire_seconds,
         max_run_seconds: body.max_run_seconds,
+        after: body.after.clone().unwrap_or_default(),
+        on_dependency_failure: body.on_dependency_failure.clone(),
+        batch_id: body.batch_id.clone(),
     })
 }
 
@@ -64,6 +67,10 @@ pub fn imported(line: &codeq_api::admin::ExportedTask<'_>) -> Result<Option<Box<
         expires_at: None,
         expire_seconds: None,
         max_run_seconds: line.max_run_seconds,
+        after: line.task.after.iter().map(|id| id.to_string()).collect(),
+        on_dependency_failure: line.on_dependency_failure.clone(),
+        // Batches stay where they are.
+        batch_id: None,
     };
     let mut options = request.check(codeq_queue::Time::ZERO)?.map(|boxed| *boxed).unwrap_or_default();
     options.expires_at = match &*line.task.expires_at {

@@ -57,7 +57,7 @@ pub async fn create_batch(mut call: Call, producer: Producer) -> Result<Response
         let body: CreateBody<'_> = json::read_checked(item.get()).map_err(|_| Refusal::InvalidBody)?;
         create_request(&producer.0.tenant, &context, body)
     });
-    let created = call.broker()?.create(asked.collect()).await;
+    let created = call.broker()?.create_items(asked.collect()).await;
     if let Some(failure) = common_failure(&created) {
         return Err(failure);
     }

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::error::Error;
 use super::{
-    Limits, admin, audit, backup, clock, docs, events, health, history, policies, produce, repair, schedules,
-    search, store, subscribe, transfer, ui, webhooks, work, workers,
+    Limits, admin, audit, backup, batches, clock, docs, events, health, history, policies, produce, repair,
+    schedules, search, store, subscribe, transfer, ui, webhooks, work, workers,
 };
 use crate::auth::{Access, Admin, Operator, Producer, Reader, Scope, Worker};
 use crate::rate::RateScope;
@@ -199,6 +199,11 @@ pub fn table() -> Vec<Route> {
         post("/v1/codeq/schedules/{scheduleName}/resume", producer(schedules::resume)),
         get("/v1/codeq/schedules/{scheduleName}/next", producer(schedules::next)),
         post("/v1/codeq/schedules/{scheduleName}/backfill", producer(schedules::backfill)),
+        post("/v1/codeq/batches", producer(batches::create)).rated(RateScope::Producer, "create_task"),
+        get("/v1/codeq/batches/{batchId}", producer(batches::get)),
+        delete("/v1/codeq/batches/{batchId}", producer(batches::cancel)),
+        post("/v1/codeq/batches/{batchId}/close", producer(batches::close)),
+        get("/v1/codeq/batches/{batchId}/members", producer(batches::members)),
         get("/v1/codeq/events", any(events::listen)),
         get("/v1/codeq/raft/status", any(health::raft_status)),
         get("/v1/codeq/admin/queues", admin(admin::queues)),

@@ -150,6 +150,11 @@ fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
             ..plain
         },
         Reason::Failed { error } => ReasonBody { error: Some(error.clone()), ..plain },
+        Reason::WaitingFor { count, ids } => ReasonBody {
+            count: Some(*count as u64),
+            ids: ids.iter().map(ToString::to_string).collect(),
+            ..plain
+        },
         Reason::Queued { position: None } | Reason::QueuePaused | Reason::Completed | Reason::Cancelled => {
             plain
         }

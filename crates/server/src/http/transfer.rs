@@ -15,9 +15,11 @@ use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
 use codeq_api::admin::{ExportEnd, ExportedTask, ImportedBody, RefusedLine};
 use codeq_api::json;
+use codeq_queue::dependency::check_after;
 use codeq_queue::store::Import;
 use codeq_queue::{
-    Artifact, Body as TaskBody, FailureReason, Filter, Refusal, ResultRecord, State, Status, Task, TaskId,
+    Artifact, Body as TaskBody, Delay, FailureReason, Filter, Held, OnFailure, Refusal, ResultRecord, State,
+    Status, Task, TaskId,
 };
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -128,6 +130,12 @@ fn exported_task<'a>((task, record): &'a Moved, stamp: &Stamp) -> ExportedTask<'
         },
         unique: task.body.unique().map(options::unique_body),
         max_run_seconds: task.body.max_run().map(options::seconds),
+        on_dependency_failure: task
+            .body
+            .options
+            .as_ref()
+            .filter(|options| options.on_failure == OnFailure::Run)
+            .map(|options| options.on_failure.word().into()),
         result: record.as_ref().map(|record| show::whole_record(task.id, record, stamp)),
     }
 }
@@ -323,6 +331,14 @@ fn state(
     let visible = line.visible_at.as_deref().and_then(stamp::parse).filter(|at| *at > now);
     let reason = record.and_then(|record| record.failure_reason);
     match (&*line.task.status, record.is_some()) {
+        // It asks here for what it waited for there. Its delay is not told.
+        ("PENDING", false) if line.task.last_known_location == "HELD_SET" => {
+            let open = check_after(&line.task.after)?;
+            match open.is_empty() {
+                true => Err(Refusal::InvalidBody),
+                false => Ok(State::Held(Arc::new(Held { open, delay: Delay::None }))),
+            }
+        }
         ("PENDING" | "IN_PROGRESS", false) => {
             Ok(visible.map_or(State::Ready { seq: 0 }, |until| State::Delayed { until }))
         }
@@ -345,6 +361,7 @@ fn record(given: &codeq_api::task::ResultRecord<'_>) -> Result<ResultRecord, Ref
         Some("MAX_ATTEMPTS") => Some(FailureReason::MaxAttempts),
         Some("CANCELLED") => Some(FailureReason::Cancelled),
         Some("EXPIRED") => Some(FailureReason::Expired),
+        Some("DEPENDENCY") => Some(FailureReason::Dependency),
         _ => None,
     };
     let artifacts = given.artifacts.iter().map(|artifact| Artifact {

@@ -27,6 +27,9 @@ impl Keeper {
             return Ok(Ok(false));
         }
         let Import { task, record } = import;
+        if task.state.held().is_some() {
+            return Ok(Err(Refusal::NotSupported("dependencies")));
+        }
         // Who ran it elsewhere does not run it here.
         let state = match task.state {
             State::Ready { .. } | State::Running(_) => State::Ready { seq: self.now.numbers(1) },

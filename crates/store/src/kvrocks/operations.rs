@@ -106,6 +106,8 @@ fn filter_of(text: FilterText) -> Filter {
         lane: text.lane,
         tag: text.tag,
         schedule: text.schedule,
+        // There are no batches over Kvrocks.
+        batch: None,
     }
 }
 

@@ -84,6 +84,7 @@ pub fn parse_result(text: &[u8]) -> Option<ResultRecord> {
             "MAX_ATTEMPTS" => Some(FailureReason::MaxAttempts),
             "CANCELLED" => Some(FailureReason::Cancelled),
             "EXPIRED" => Some(FailureReason::Expired),
+            "DEPENDENCY" => Some(FailureReason::Dependency),
             _ => None,
         },
         artifacts: artifacts.collect(),

@@ -285,7 +285,7 @@ impl Stored<'_> {
             unique: self.unique.as_ref().map(|unique| unique.rule(&queue(), created_at)),
             expires_at: (self.expires_at_ms != 0).then(|| Time::from_millis(self.expires_at_ms)),
             max_run: (self.max_run_ms != 0).then(|| Duration::from_millis(self.max_run_ms)),
-            accepted: None,
+            ..TaskOptions::default()
         };
         options.boxed()
     }

@@ -3,11 +3,13 @@
 //! An entry tells the outcome of one transition, not the request, so replay never decides anything and a
 //! later change of the rules cannot change the past. A frame of the journal holds any number of entries.
 
+use super::batches;
 use super::codec::{Corrupt, Reader, Writer};
 use super::parts;
 use super::records::{Detail, Final, IdemKey, Sketch};
 use codeq_queue::{
-    AttemptOutcome, Body, CancelRequest, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State, Time,
+    AttemptOutcome, Body, CancelRequest, Delivery, DeliveryState, Owner, QueueKey, ResultRecord, State,
+    TaskId, Time,
 };
 use std::sync::Arc;
 
@@ -68,6 +70,18 @@ pub enum Entry {
         no: u64,
         at: Time,
         seq: u64,
+    },
+    /// Everything that a held task waited for has ended; it is ready or delayed.
+    Released {
+        no: u64,
+        at: Time,
+        state: State,
+    },
+    /// Something that a held task waits for has ended, and others have not.
+    Awaited {
+        no: u64,
+        at: Time,
+        ended: TaskId,
     },
     Ended(Box<Ended>),
     /// A task that had failed lives again.
@@ -137,6 +151,8 @@ pub struct Ended {
 
 /// A reopened task that was no dead letter.
 const REVIVED: u8 = 40;
+const RELEASED: u8 = 30;
+const AWAITED: u8 = 31;
 
 fn write_queue(w: &mut Writer, queue: &QueueKey) {
     w.text(&queue.tenant);
@@ -230,6 +246,14 @@ impl Entry {
                 head(w, 15, *no, *at);
                 parts::write_cancel(w, cancel);
             }
+            Entry::Released { no, at, state } => {
+                head(w, RELEASED, *no, *at);
+                parts::write_state(w, state);
+            }
+            Entry::Awaited { no, at, ended } => {
+                head(w, AWAITED, *no, *at);
+                batches::write_id(w, ended);
+            }
             Entry::Replaced { no, at, body, state } => {
                 head(w, 16, *no, *at);
                 parts::write_state(w, state);
@@ -304,6 +328,8 @@ impl Entry {
                 state: parts::read_live_state(r)?,
                 body: Arc::new(parts::read_body(r)?),
             },
+            RELEASED => Entry::Released { no: r.number()?, at: r.time()?, state: parts::read_live_state(r)? },
+            AWAITED => Entry::Awaited { no: r.number()?, at: r.time()?, ended: batches::read_id(r)? },
             REVIVED => read_revived(r)?,
             _ => return Err(Corrupt("unknown entry")),
         })

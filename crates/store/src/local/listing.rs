@@ -13,7 +13,7 @@ use super::records::{Detail, Final, Seed, Sketch, StateRow};
 use super::routes::Shards;
 use super::shard::Links;
 use super::tables::{Group, Live, LiveHead, Version, Walk};
-use codeq_queue::{Failure, Lease, Listed, Owner, Page, Refusal, State, Task, Time};
+use codeq_queue::{Delay, Failure, Held, Lease, Listed, Owner, Page, Refusal, State, Task, Time};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,13 @@ enum Stream {
 /// The rows in which something can match.
 fn streams(version: &Version, page: &Page, from: u64, now: Time) -> Result<Vec<Stream>, Failure> {
     let lease = Lease::new(Arc::new(Owner::new("", "")), now, now);
-    let live = [State::Ready { seq: 0 }, State::Delayed { until: now }, State::Running(Arc::new(lease))];
+    let held = Held { open: Box::default(), delay: Delay::None };
+    let live = [
+        State::Ready { seq: 0 },
+        State::Delayed { until: now },
+        State::Running(Arc::new(lease)),
+        State::Held(Arc::new(held)),
+    ];
     let done = [State::Completed, State::Failed, State::Cancelled];
     let admits = |states: &[State]| states.iter().any(|state| page.filter.admits(state));
     let mut streams = Vec::new();

@@ -7,6 +7,8 @@
 
 mod audit;
 mod backup;
+mod batches;
+mod batching;
 mod by_id;
 mod catalogue;
 mod change;

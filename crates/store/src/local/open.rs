@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -230,6 +230,11 @@ pub fn assemble(options: LocalOptions, parts: Parts) -> Result<Arc<LocalStore>, 
         handles.push(start(&options, &manifest, index, part, (&pools, &cache))?);
         Ok(())
     });
+    let inboxes: Box<[_]> = handles.iter().map(|handle| handle.links.inbox.clone()).collect();
+    for handle in &handles {
+        let _ = handle.links.peers.set(inboxes.clone());
+        handle.links.inbox.nudge();
+    }
     // Dropped when a shard did not start, the store ends the threads of those that did.
     let store = LocalStore::new(handles, pools, manifest, lock);
     started.map(|()| Arc::new(store))
@@ -261,6 +266,7 @@ fn start(
         room: Notify::new(),
         unwritable: Mutex::new(None),
         observer: options.observer.clone(),
+        peers: OnceLock::new(),
     });
     let trough = Arc::new(FeedQueue::default());
     wake_on_jump(&options.clock, &links, &trough);

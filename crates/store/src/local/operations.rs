@@ -1,5 +1,6 @@
 //! Rows of bulk operations.
 
+use super::batches::{read_id, write_id};
 use super::codec::{Corrupt, Reader, Writer};
 use super::parts::HAS_OPTIONS;
 use super::records::OPERATION;
@@ -33,6 +34,9 @@ fn read_text(r: &mut Reader) -> Result<Option<String>, Corrupt> {
     Ok(r.optional_text()?.map(str::to_owned))
 }
 
+/// Added to the count of headers, too, when the filter names a batch.
+const HAS_BATCH: u64 = 2 * HAS_OPTIONS;
+
 fn write_filter(w: &mut Writer, filter: &Filter) {
     w.optional_text(filter.command.as_deref());
     w.option(filter.status.as_ref(), |w, status| write_one_of(w, &STATUSES, status));
@@ -43,8 +47,11 @@ fn write_filter(w: &mut Writer, filter: &Filter) {
         write_time(w, time);
     }
     w.optional_text(filter.idempotency_key.as_deref());
-    let has_options = filter.lane.is_some() || filter.tag.is_some() || filter.schedule.is_some();
-    w.number(filter.headers.len() as u64 + if has_options { HAS_OPTIONS } else { 0 });
+    let has_options =
+        filter.lane.is_some() || filter.tag.is_some() || filter.schedule.is_some() || filter.batch.is_some();
+    let marks =
+        if has_options { HAS_OPTIONS } else { 0 } + if filter.batch.is_some() { HAS_BATCH } else { 0 };
+    w.number(filter.headers.len() as u64 + marks);
     for (name, value) in &filter.headers {
         w.text(name);
         w.text(value);
@@ -54,6 +61,9 @@ fn write_filter(w: &mut Writer, filter: &Filter) {
         w.optional_text(filter.lane.as_deref());
         w.optional_text(filter.tag.as_deref());
         w.optional_text(filter.schedule.as_deref());
+    }
+    if let Some(batch) = &filter.batch {
+        write_id(w, batch);
     }
 }
 
@@ -76,8 +86,11 @@ fn read_filter(r: &mut Reader) -> Result<Filter, Corrupt> {
         filter.headers.push((r.text()?.to_owned(), r.text()?.to_owned()));
     }
     filter.group = read_text(r)?;
-    if count >= HAS_OPTIONS {
+    if count & HAS_OPTIONS != 0 {
         (filter.lane, filter.tag, filter.schedule) = (read_text(r)?, read_text(r)?, read_text(r)?);
+    }
+    if count & HAS_BATCH != 0 {
+        filter.batch = Some(read_id(r)?);
     }
     Ok(filter)
 }
@@ -168,6 +181,7 @@ mod tests {
             lane: text("l"),
             tag: None,
             schedule: text("nightly"),
+            batch: Some(TaskId::from_bits(8)),
         };
         let operation = Operation {
             id: 7,

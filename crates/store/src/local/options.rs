@@ -1,7 +1,8 @@
 //! The encoding of task options: a count, then marked fields. Nothing is written for what was not asked for.
 
+use super::batches::{read_id, write_id};
 use super::codec::{Corrupt, Reader, Writer};
-use codeq_queue::{OnConflict, TaskOptions, UniqueRule, UniqueUntil};
+use codeq_queue::{OnConflict, OnFailure, TaskOptions, UniqueRule, UniqueUntil};
 use std::time::Duration;
 
 const LANE: u8 = 1;
@@ -10,6 +11,8 @@ const UNIQUE: u8 = 3;
 const EXPIRES_AT: u8 = 4;
 const MAX_RUN: u8 = 5;
 const ACCEPTED: u8 = 6;
+const AFTER: u8 = 30;
+const BATCH: u8 = 31;
 
 pub fn write(w: &mut Writer, options: &TaskOptions) {
     let fields = usize::from(options.lane.is_some())
@@ -17,7 +20,9 @@ pub fn write(w: &mut Writer, options: &TaskOptions) {
         + usize::from(options.unique.is_some())
         + usize::from(options.expires_at.is_some())
         + usize::from(options.max_run.is_some())
-        + usize::from(options.accepted.is_some());
+        + usize::from(options.accepted.is_some())
+        + usize::from(!options.after.is_empty())
+        + usize::from(options.batch.is_some());
     w.number(fields as u64);
     if let Some(lane) = &options.lane {
         w.byte(LANE);
@@ -47,6 +52,16 @@ pub fn write(w: &mut Writer, options: &TaskOptions) {
         w.number(number);
         w.number(seq);
     }
+    if !options.after.is_empty() {
+        w.byte(AFTER);
+        w.byte(u8::from(options.on_failure == OnFailure::Run));
+        w.number(options.after.len() as u64);
+        options.after.iter().for_each(|id| write_id(w, id));
+    }
+    if let Some(batch) = &options.batch {
+        w.byte(BATCH);
+        write_id(w, batch);
+    }
 }
 
 pub fn read(r: &mut Reader) -> Result<Option<Box<TaskOptions>>, Corrupt> {
@@ -65,6 +80,12 @@ pub fn read(r: &mut Reader) -> Result<Option<Box<TaskOptions>>, Corrupt> {
             EXPIRES_AT => options.expires_at = Some(r.time()?),
             MAX_RUN => options.max_run = Some(Duration::from_secs(r.number()?)),
             ACCEPTED => options.accepted = Some((r.number()?, r.number()?)),
+            AFTER => {
+                options.on_failure = if r.byte()? == 0 { OnFailure::Cancel } else { OnFailure::Run };
+                let count = r.small()?;
+                options.after = (0..count).map(|_| read_id(r)).collect::<Result<_, Corrupt>>()?;
+            }
+            BATCH => options.batch = Some(read_id(r)?),
             _ => return Err(Corrupt("unknown task option")),
         }
     }
@@ -103,7 +124,7 @@ fn read_unique(r: &mut Reader) -> Result<UniqueRule, Corrupt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use codeq_queue::Time;
+    use codeq_queue::{TaskId, Time};
 
     #[test]
     fn options_are_read_as_they_were_written() {
@@ -120,6 +141,9 @@ mod tests {
             expires_at: Some(Time::from_millis(77)),
             max_run: Some(Duration::from_secs(5)),
             accepted: Some((7, 9)),
+            after: [TaskId::from_bits(1), TaskId::from_bits(2)].into(),
+            on_failure: OnFailure::Run,
+            batch: Some(TaskId::from_bits(3)),
         };
         let mut bytes = Vec::new();
         write(&mut Writer(&mut bytes), &options);

@@ -1,5 +1,6 @@
 //! Encodings that journal entries and tree rows share: bodies, states, results, attempts.
 
+use super::batches;
 use super::codec::{Corrupt, Reader, Writer};
 use super::options;
 use codeq_queue::attempt::AttemptEnd;
@@ -91,6 +92,9 @@ pub fn read_cancel(r: &mut Reader) -> Read<CancelRequest> {
     Ok(CancelRequest { deadline: r.time()?, reason: r.optional_shared()? })
 }
 
+/// A state that waits for others to end.
+const HELD: u8 = 20;
+
 pub fn write_state(w: &mut Writer, state: &State) {
     match state {
         State::Ready { seq } => {
@@ -114,6 +118,10 @@ pub fn write_state(w: &mut Writer, state: &State) {
         State::Failed => w.byte(5),
         State::Cancelled => w.byte(6),
         State::Dead => w.byte(7),
+        State::Held(held) => {
+            w.byte(HELD);
+            batches::write_held(w, held);
+        }
     }
 }
 
@@ -132,6 +140,7 @@ pub fn read_state(r: &mut Reader) -> Read<State> {
         5 => State::Failed,
         6 => State::Cancelled,
         7 => State::Dead,
+        HELD => State::Held(Arc::new(batches::read_held(r)?)),
         _ => return Err(Corrupt("unknown state")),
     })
 }
@@ -203,6 +212,7 @@ pub fn write_record(w: &mut Writer, record: &ResultRecord) {
         Some(FailureReason::MaxAttempts) => 1,
         Some(FailureReason::Cancelled) => 2,
         Some(FailureReason::Expired) => 3,
+        Some(FailureReason::Dependency) => 4,
     });
     w.number(record.artifacts.len() as u64);
     for artifact in &record.artifacts {
@@ -229,6 +239,7 @@ pub fn read_record(r: &mut Reader) -> Read<ResultRecord> {
         1 => Some(FailureReason::MaxAttempts),
         2 => Some(FailureReason::Cancelled),
         3 => Some(FailureReason::Expired),
+        4 => Some(FailureReason::Dependency),
         _ => return Err(Corrupt("unknown failure reason")),
     };
     let count = r.small()?;

@@ -397,6 +397,9 @@ pub const POLICY: u8 = b'p';
 pub const USAGE: u8 = b'l';
 /// What operators did.
 pub const AUDIT: u8 = b'w';
+/// A batch, on the shard of its id, and what a shard has of the members of one.
+pub const BATCH: u8 = 41;
+pub const BATCH_SHARE: u8 = 40;
 /// There once for all: some tasks came from elsewhere. Which places they are at, and whether their ids lead here.
 pub const IMPORTED: u8 = b'i';
 /// (expiry, number) of dead letters that have one.

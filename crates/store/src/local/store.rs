@@ -1,17 +1,17 @@
 //! The embedded store as a [`Store`]: every verb goes to the shards it concerns.
 
 use super::backup;
+use super::batching;
 use super::by_id::{ById, FoundAnswer, ask_about, ask_by_id, import_all};
 use super::handle::ShardHandle;
 use super::inbox::Lane;
 use super::listing;
-use super::lookups::{act_on_named, after, cleanup_on, create_on};
+use super::lookups::{act_on_named, after, cleanup_on};
 use super::manifest::Manifest;
 use super::readers::Pools;
-use super::records::idem_key;
-use super::routes::{self, Shards, StopWaiting, each_shard, scatter};
+use super::routes::{self, Shards, StopWaiting, each_shard};
 use super::scheduling::Directory;
-use super::shard::{KeyedTask, Part, Reply, Turn};
+use super::shard::{Part, Reply, Turn};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
     Abandon, Answer, Beat, Cancel, Claim, Created, Health, Heartbeat, Import, Items, Nack, OutboxCounts,
@@ -20,8 +20,8 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, Policies,
-    QueueKey, QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Batches, Delivery, Failure, Listed, NewTask, Operation, Page,
+    Policies, QueueKey, QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
 };
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -164,21 +164,7 @@ impl Drop for LocalStore {
 
 impl Store for LocalStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
-        let count = self.count();
-        let ask = |shard: Arc<ShardHandle>, share: Vec<KeyedTask>| -> Answer<Items<Created>> {
-            Box::pin(create_on(shard, share))
-        };
-        let keyed = tasks.into_iter().map(|task| {
-            let key = task.body.idempotency_key.as_deref().map(|key| {
-                let queue = QueueKey::new(&task.body.tenant, &task.body.command);
-                idem_key(&queue, key)
-            });
-            KeyedTask { task, key, prior: None }
-        });
-        let shard_of = move |keyed: &KeyedTask| {
-            QueueKey::new(&keyed.task.body.tenant, &keyed.task.body.command).shard(count)
-        };
-        scatter(&self.shards, keyed.collect(), shard_of, ask)
+        batching::create(&self.shards, tasks)
     }
 
     fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>> {
@@ -475,6 +461,10 @@ impl Store for LocalStore {
     }
 
     fn scheduling(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn batching(&self) -> Option<&dyn Batches> {
         Some(self)
     }
 

@@ -16,6 +16,7 @@ mod memory {
     codeq_store::exam!(candidates::memory(1));
     codeq_store::exam_schedules!(candidates::memory(1));
     codeq_store::exam_policies!(candidates::memory(1));
+    codeq_store::exam_batches!(candidates::memory(1));
     codeq_store::exam!(@flow candidates::memory(1));
 }
 
@@ -24,7 +25,14 @@ mod local_with_one_shard {
     codeq_store::exam!(candidates::local(1, Durability::Fsync));
     codeq_store::exam_schedules!(candidates::local(1, Durability::Fsync));
     codeq_store::exam_policies!(candidates::local(1, Durability::Fsync));
+    codeq_store::exam_batches!(candidates::local(1, Durability::Fsync));
     codeq_store::exam!(@flow candidates::local(1, Durability::Fsync));
+}
+
+/// On a disk that can be crashed.
+mod local_on_a_forgetful_disk {
+    use super::*;
+    codeq_store::exam_batches!(candidates::forgetful());
 }
 
 mod local_with_four_shards {
@@ -32,5 +40,6 @@ mod local_with_four_shards {
     codeq_store::exam!(candidates::local(4, Durability::Fsync));
     codeq_store::exam_schedules!(candidates::local(4, Durability::Fsync));
     codeq_store::exam_policies!(candidates::local(4, Durability::Fsync));
+    codeq_store::exam_batches!(candidates::local(4, Durability::Fsync));
     codeq_store::exam!(@flow candidates::local(4, Durability::Fsync));
 }

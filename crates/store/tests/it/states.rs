@@ -31,6 +31,8 @@ const VERBS: [&str; 11] = [
     "requeue",
     "delete",
 ];
+/// What happens to a task because of those that it waits for.
+const ENDS: [&str; 2] = ["release", "dependency failure"];
 const TIMERS: [&str; 5] = ["due", "lease expiry", "task expiry", "cancel deadline", "retention over"];
 
 const ATTEMPTS_LEFT: &str = "attempts left";
@@ -38,6 +40,9 @@ const ATTEMPTS_LEFT_NO_DELAY: &str = "attempts left, no delay";
 const ATTEMPTS_USED_UP: &str = "attempts used up";
 const CANCEL_REQUESTED: &str = "cancel requested";
 const NEVER_CLAIMED: &str = "never claimed";
+const DELAY_FROM_RELEASE: &str = "a delay counts from here";
+/// A delay that no case waits for.
+const FAR_MS: u64 = 1_000_000;
 
 struct Row {
     from: String,
@@ -73,6 +78,7 @@ fn name(state: &State) -> String {
         State::Ready { .. } => "ready",
         State::Delayed { .. } => "delayed",
         State::Running(_) => "running",
+        State::Held(_) => "held",
         State::Completed => "completed",
         State::Failed => "failed",
         State::Cancelled => "cancelled",
@@ -106,6 +112,13 @@ async fn reach(bench: &Bench, state: &str, when: &str) -> Task {
     let task = match state {
         "ready" => bench.make(new).await.task,
         "delayed" => bench.make(new.delayed_ms(DELAY_SECONDS * 1000)).await.task,
+        "held" => {
+            let first = bench.make(New::of("first").delayed_ms(FAR_MS)).await.task;
+            if when == DELAY_FROM_RELEASE {
+                new = new.delayed_ms(DELAY_SECONDS * 1000);
+            }
+            bench.make(new.after(&[first.id])).await.task
+        }
         "dead" => bench.dead("render").await,
         "cancelled" => {
             let task = bench.make(new).await.task;
@@ -206,10 +219,29 @@ async fn time_does_what_the_page_says() {
 }
 
 #[tokio::test]
+async fn the_end_of_another_does_what_the_page_says() {
+    for row in rows().iter().filter(|row| ENDS.contains(&&*row.event)) {
+        let bench = bench(&row.when);
+        let task = reach(&bench, &row.from, &row.when).await;
+        let first = task.body.after()[0];
+        match &*row.event {
+            "release" => {
+                bench.advance(FAR_MS / 1000);
+                let taken = bench.take("first").await;
+                bench.complete(&taken).await;
+            }
+            _ => drop(bench.cancel(first).await.expect("a delayed task can be cancelled")),
+        }
+        let case = format!("{} of a {} task, {}: becomes {}", row.event, row.from, row.when, row.to);
+        eventually(&case, || async { now_in(&bench, &task).await == row.to }).await;
+    }
+}
+
+#[tokio::test]
 async fn a_new_task_is_where_the_page_says() {
     let created: Vec<String> =
         rows().into_iter().filter(|row| row.from == "new").map(|row| row.event + " " + &row.to).collect();
-    assert_eq!(created, ["create ready", "create delayed"]);
+    assert_eq!(created, ["create ready", "create delayed", "create held"]);
     for state in states() {
         let task = reach(&bench(ATTEMPTS_LEFT), &state[0], ATTEMPTS_LEFT).await;
         let shown = [task.state.status().word(), task.state.place().word()];
@@ -235,7 +267,7 @@ fn the_diagram_shows_the_table() {
     let listed: BTreeSet<(&str, &str, &str)> =
         rows.iter().map(|row| (end(&row.from), &*row.event, end(&row.to))).collect();
     assert_eq!(drawn, listed);
-    let known: Vec<&str> = VERBS.into_iter().chain(TIMERS).chain(["create"]).collect();
+    let known: Vec<&str> = VERBS.into_iter().chain(TIMERS).chain(ENDS).chain(["create"]).collect();
     for row in &rows {
         assert!(known.contains(&&*row.event), "no test performs {}", row.event);
     }

@@ -69,6 +69,7 @@ const SCHEDULE: &str =
     r#"{"everySeconds":31622400,"anchor":"2000-01-01T00:00:00Z","task":{"command":"planned","payload":1}}"#;
 const BACKFILL: &str = r#"{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:01Z"}"#;
 const NO_SCHEDULE: (u16, &str) = (404, "schedule_not_found");
+const NO_BATCH: (u16, &str) = (404, "batch_not_found");
 const SUBSCRIPTION: (u16, &str) = (404, "subscription_not_found");
 const OPERATION: (u16, &str) = (404, "operation_not_found");
 
@@ -102,6 +103,11 @@ pub const CASES: &[Case] = &[
     case("POST", "/v1/codeq/schedules/{scheduleName}/backfill", 202)
         .body(BACKFILL)
         .of(Thing::Schedule, NO_SCHEDULE),
+    case("POST", "/v1/codeq/batches", 201).body(r#"{"then":[{"command":"made","payload":1}]}"#),
+    case("GET", "/v1/codeq/batches/{batchId}", 200).of(Thing::Batch, NO_BATCH),
+    case("DELETE", "/v1/codeq/batches/{batchId}", 202).of(Thing::Batch, NO_BATCH),
+    case("POST", "/v1/codeq/batches/{batchId}/close", 200).of(Thing::Batch, NO_BATCH),
+    case("GET", "/v1/codeq/batches/{batchId}/members", 200).of(Thing::Batch, NO_BATCH),
     case("GET", "/v1/codeq/events", 200),
     case("GET", "/v1/codeq/raft/status", 200),
     case("GET", "/v1/codeq/admin/queues", 200),

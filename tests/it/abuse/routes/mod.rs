@@ -25,7 +25,10 @@ fn case_of(route: &Route) -> &'static Case {
 
 /// The request of a case about the thing of this id.
 async fn ask(world: &World, case: &Case, id: &str, authorization: Option<&str>, query: &str) -> Answer {
-    let fill = |text: &str| text.replace("{id}", id).replace("{topicName}", id).replace("{scheduleName}", id);
+    let fill = |text: &str| {
+        let names = ["{id}", "{topicName}", "{scheduleName}", "{batchId}"];
+        names.iter().fold(text.to_owned(), |text, name| text.replace(name, id))
+    };
     let path = fill(case.path).replace("{command}", case.command).replace("{name}", "a");
     let path = path.replace("{*asset}", "main.js");
     let joined =
@@ -144,7 +147,8 @@ async fn every_route_answers_every_size_before_it_has_come() {
             .replace("{id}", NOBODY)
             .replace("{command}", "c")
             .replace("{topicName}", "t")
-            .replace("{scheduleName}", "s");
+            .replace("{scheduleName}", "s")
+            .replace("{batchId}", "b");
         let limit = route.limit.bytes(&limits);
         let ask = async |authorization: &str, announced: usize, sent: usize| {
             let mut wire = Wire::open(&server).await;

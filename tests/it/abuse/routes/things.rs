@@ -22,6 +22,8 @@ pub enum Thing {
     /// Of the queue `limited`.
     QueuePolicy,
     Schedule,
+    /// Open, and nobody has joined it.
+    Batch,
     Operation,
     /// A callback that failed.
     Delivery,
@@ -77,6 +79,7 @@ impl World {
             Thing::Topic => self.topic().await,
             Thing::QueuePolicy => self.queue_policy().await,
             Thing::Schedule => self.schedule().await,
+            Thing::Batch => text(&self.post("batches", &self.admin, json!({})).await.json["id"]),
             Thing::Operation => self.operation().await,
             Thing::Delivery => self.delivery().await,
         }

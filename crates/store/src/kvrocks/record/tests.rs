@@ -24,7 +24,7 @@ fn task(state: State) -> Task {
             }),
             expires_at: Some(Time::from_millis(1_700_000_009_000)),
             max_run: Some(Duration::from_secs(9)),
-            accepted: None,
+            ..TaskOptions::default()
         }
         .boxed(),
     };

@@ -6,7 +6,9 @@ use crate::local::entry::{Ended, Entry};
 use crate::local::records::{self, Detail, Final, IdemKey, QueueRow, Seed, idem_key};
 use crate::local::slots::{Extra, Kept, NewSlot, Slot, SlotId};
 use codeq_queue::attempt::{AttemptEnd, remember};
-use codeq_queue::{Attempt, AttemptOutcome, Body, Lease, QueueKey, State, TaskOptions, Time, UniqueUntil};
+use codeq_queue::{
+    Attempt, AttemptOutcome, Body, Lease, OnFailure, QueueKey, State, TaskOptions, Time, UniqueUntil,
+};
 use std::sync::Arc;
 
 impl Shard {
@@ -26,6 +28,7 @@ impl Shard {
                 let seed = Seed { tail, created_at: at, priority, max_attempts, state, body };
                 self.admit(no, &seed, Detail::of(seed.body.clone()));
                 self.store_unique(no, &seed);
+                self.count_joined(&seed.body, at);
                 self.changes.push(Change::Created { no, seed });
             }
             Entry::Claimed { no, at, attempts, owner, until } => {
@@ -82,6 +85,19 @@ impl Shard {
                 let slot_id = self.slots.find(no).ok_or("promotion of an unknown task")?;
                 self.saw(at);
                 self.shift(slot_id, at, State::Ready { seq }, |_| {});
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Released { no, at, state } => {
+                let slot_id = self.slots.find(no).ok_or("release of an unknown task")?;
+                self.saw(at);
+                self.shift(slot_id, at, state, |_| {});
+                self.push_image(slot_id, None, None);
+            }
+            Entry::Awaited { no, at, ended } => {
+                let slot_id = self.slots.find(no).ok_or("an end for an unknown task")?;
+                self.saw(at);
+                self.apply_awaited(slot_id, &ended)?;
+                self.slots.at_mut(slot_id).updated_at = at;
                 self.push_image(slot_id, None, None);
             }
             Entry::Ended(ended) => {
@@ -160,6 +176,9 @@ impl Shard {
         }
         self.take_unique(queue, no, seed);
         let lane = self.lane_of(queue, body.options.as_ref().and_then(|options| options.lane.as_deref()));
+        if let Some(batch) = body.batch() {
+            self.batches.enlist(batch, no);
+        }
         let slot_id = self.slots.insert(NewSlot {
             no,
             tail: seed.tail,
@@ -313,6 +332,8 @@ impl Shard {
             .outcome
             .and_then(|outcome| self.end_attempt(slot_id, ended.at, outcome, ended.error.as_deref()));
         self.leave(slot_id);
+        self.tell_end(slot_id, &ended.state);
+        self.count_ended(slot_id, &ended.state);
         self.release_unique(slot_id, UniqueUntil::Ended);
         let slot = self.slots.at_mut(slot_id);
         slot.state = ended.state;
@@ -361,7 +382,9 @@ impl Shard {
     ) -> Result<(), &'static str> {
         let sketch = &letter.sketch;
         let body = sketch.detail.body.clone().ok_or("a failed task without body")?;
-        let body = without_expiry(accepted_again(body, self.accepted_now()));
+        let is_member = body.batch().is_some_and(|batch| self.batches.share(&batch).is_some());
+        let body = for_another_life(accepted_again(body, self.accepted_now()), is_member);
+        self.count_reopened(&body);
         let is_dead = sketch.state == State::Dead;
         let key = letter.key.clone();
         let seed = Seed {
@@ -415,13 +438,21 @@ impl Shard {
     }
 }
 
-/// Whoever gives a task another life does not want it to expire.
-fn without_expiry(body: Arc<Body>) -> Arc<Body> {
-    let Some(options) = body.options.as_deref().filter(|options| options.expires_at.is_some()) else {
-        return body;
+/// Whoever gives a task another life does not want it to expire, nor to wait. It stays a member of a batch that has not
+/// ended.
+fn for_another_life(body: Arc<Body>, is_member: bool) -> Arc<Body> {
+    let Some(options) = body.options.as_deref() else { return body };
+    let kept = TaskOptions {
+        expires_at: None,
+        after: Box::default(),
+        on_failure: OnFailure::default(),
+        batch: options.batch.filter(|_| is_member),
+        ..options.clone()
     };
-    let options = TaskOptions { expires_at: None, ..options.clone() }.boxed();
-    Arc::new(Body { options, ..(*body).clone() })
+    match kept == *options {
+        true => body,
+        false => Arc::new(Body { options: kept.boxed(), ..(*body).clone() }),
+    }
 }
 
 /// An ordered lane serves a task that comes again, or from elsewhere, as if it had been created then.

@@ -4,11 +4,13 @@
 //! entries), [`Shard::apply`] changes the state by an entry and nothing else does, so replaying the journal
 //! gives the same state as living through it.
 //!
-//! Invariant: a live task is in exactly one of a ready list, `delayed` and `leases`, the one its state
-//! names. `apply` is the only place that moves it.
+//! Invariant: a live task is in exactly one of a ready list, `delayed`, `leases` and the held ones, the one its
+//! state names. `apply` is the only place that moves it.
 
 mod apply;
+mod batches;
 mod flow;
+mod grouping;
 mod import;
 mod inspect;
 mod operate;
@@ -16,6 +18,7 @@ mod outbox;
 mod policies;
 mod produce;
 mod queues;
+mod releasing;
 mod schedules;
 mod settle;
 mod subscriptions;
@@ -24,10 +27,13 @@ mod timers;
 mod turn;
 mod unique;
 mod waiting;
+mod waits;
 mod witness;
 mod work;
 
+pub use batches::Batches;
 pub use flow::Usage;
+pub use grouping::Joining;
 pub use import::Arrival;
 pub use operate::Named;
 pub use outbox::Outbox;
@@ -39,6 +45,7 @@ pub use subscriptions::Subscriptions;
 pub use turn::{Group, Links, Part, Reply, Room, Turn};
 pub use unique::UniqueKeys;
 pub use waiting::{Ticket, Waiting};
+pub use waits::Waits;
 
 use super::change::Change;
 use super::ids::IdKey;
@@ -95,6 +102,8 @@ pub struct Shard {
     pub subscriptions: Subscriptions,
     pub operations: BTreeMap<u128, Operation>,
     pub schedules: Schedules,
+    pub waits: Waits,
+    pub batches: Batches,
     /// When the shard began to watch the time: ticks before that were seen by nobody.
     pub open_since: Time,
     /// What operators did, by time.
@@ -144,6 +153,8 @@ impl Shard {
             subscriptions: Subscriptions::default(),
             operations: BTreeMap::new(),
             schedules: Schedules::default(),
+            waits: Waits::default(),
+            batches: Batches::default(),
             open_since: Time::ZERO,
             audit: BTreeMap::new(),
             imports: Arc::default(),
@@ -168,7 +179,8 @@ impl Shard {
         let lease = self.leases.first().map(|(at, _)| *at);
         let expiry = self.expiries.first().map(|(at, _)| *at);
         let others = [expiry, self.unique.next_end(), self.schedules.next_due(), self.next_opening()];
-        [delayed, lease].into_iter().chain(others).flatten().min()
+        let linked = [self.waits.next_due(), self.batches.next_due()];
+        [delayed, lease].into_iter().chain(others).chain(linked).flatten().min()
     }
 
     /// Takes a live task out of the index that its state names.
@@ -191,6 +203,10 @@ impl Shard {
             State::Running(lease) => {
                 self.leases.remove(&(lease.acts_at(), no));
                 self.queues.at_mut(queue).running -= 1;
+            }
+            State::Held(_) => {
+                self.waits.let_go(no);
+                self.queues.at_mut(queue).held -= 1;
             }
             State::Completed | State::Failed | State::Cancelled | State::Dead => {
                 unreachable!("a slot holds a live task")
@@ -220,6 +236,10 @@ impl Shard {
             State::Running(lease) => {
                 self.leases.insert((lease.acts_at(), no));
                 self.queues.at_mut(queue).running += 1;
+            }
+            State::Held(held) => {
+                self.waits.hold(no, &held.open);
+                self.queues.at_mut(queue).held += 1;
             }
             State::Completed | State::Failed | State::Cancelled | State::Dead => {
                 unreachable!("a slot holds a live task")

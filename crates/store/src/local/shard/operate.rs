@@ -474,6 +474,7 @@ impl Shard {
             }
             (Some(records::POLICY), value) => self.apply_policy(key, value)?,
             (Some(records::USAGE), value) => self.apply_usage(key, value)?,
+            (Some(records::BATCH | records::BATCH_SHARE), value) => self.apply_batch(key, value)?,
             (Some(records::UNIQUE), value) => self.apply_unique(key, value)?,
             (Some(records::AUDIT), Some(value)) => {
                 let entry = audit::read(value).map_err(|_| "an audit record that cannot be read")?;

@@ -9,7 +9,7 @@ use crate::local::records::{Final, IdemKey, Sketch, idem_key};
 use crate::local::slots::SlotId;
 use crate::local::tables::Version;
 use codeq_queue::store::{Created, ResultLookup, TaskRef, Wait};
-use codeq_queue::{Body, Failure, NewTask, OnConflict, QueueKey, Refusal, State, Task, TaskId};
+use codeq_queue::{Body, Failure, Held, NewTask, OnConflict, QueueKey, Refusal, State, Task, TaskId};
 use std::sync::Arc;
 
 /// A task to create, with what the tables had under its idempotency key.
@@ -17,6 +17,8 @@ pub struct KeyedTask {
     pub task: NewTask,
     pub key: Option<IdemKey>,
     pub prior: Option<Arc<Final>>,
+    /// What it has to wait for, or why it is refused unless it is a replay.
+    pub open: Result<Box<[TaskId]>, Refusal>,
 }
 
 /// Where a task is, as far as memory knows.
@@ -169,8 +171,10 @@ impl Turn<'_> {
         if let Some(holder) = self.holder_of_unique(&new.task) {
             return Ok(holder);
         }
+        let open = new.open?;
+        self.check_join(&new.task)?;
         self.admit_create(&new.task)?;
-        let no = self.make(new.task)?;
+        let no = self.make_after(new.task, open)?;
         let slot_id = self.shard.slots.find(no).expect("a created task is live");
         Ok(Made::New(self.shard.slots.at(slot_id).sketch()))
     }
@@ -182,14 +186,20 @@ impl Turn<'_> {
         let queue = queues.at(id);
         match queue.policy() {
             None => Ok(()),
-            Some(stored) => stored.policy.admit(queue.ready + queue.delayed),
+            Some(stored) => stored.policy.admit(queue.ready + queue.delayed + queue.held),
         }
     }
 
     /// Makes a task, ready or delayed; gives its number.
     pub fn make(&mut self, task: NewTask) -> Result<u64, TooLarge> {
+        self.make_after(task, Box::default())
+    }
+
+    /// Makes a task that waits for others, if there are any.
+    fn make_after(&mut self, task: NewTask, open: Box<[TaskId]>) -> Result<u64, TooLarge> {
         let no = self.shard.counters.next_no;
         let state = match task.delay.visible_at(self.now) {
+            _ if !open.is_empty() => State::Held(Arc::new(Held { open, delay: task.delay })),
             Some(until) => State::Delayed { until },
             None => State::Ready { seq: self.next_seq() },
         };

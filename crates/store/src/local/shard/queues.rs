@@ -35,6 +35,7 @@ pub struct Queue {
     pub delayed: u64,
     pub running: u64,
     pub dead: u64,
+    pub held: u64,
     pub is_paused: bool,
     pub last_claim: Option<Time>,
     /// While bodies are read ahead: about how many of the next tasks have theirs in memory.
@@ -44,7 +45,7 @@ pub struct Queue {
     /// Its policy and its lanes; most queues have neither.
     pub flow: Option<Box<QueueFlow>>,
     /// Under which it stands among the heads of its tenant, while these are kept in order.
-    rank: Option<Rank>,
+    rank: Option<Box<Rank>>,
     is_used: bool,
 }
 
@@ -59,6 +60,7 @@ impl Queue {
             delayed: 0,
             running: 0,
             dead: 0,
+            held: 0,
             is_paused: false,
             last_claim: None,
             loaded_ahead: None,
@@ -98,7 +100,7 @@ impl Queue {
 
     /// Tasks that have not ended.
     pub fn live(&self) -> u64 {
-        self.ready + self.delayed + self.running
+        self.ready + self.delayed + self.held + self.running
     }
 
     /// Where its head stands among those of other queues. Limits come and go with the time: queues that have some
@@ -129,6 +131,7 @@ impl Queue {
             delayed: self.delayed,
             in_progress: self.running,
             dead: self.dead,
+            held: self.held,
             is_paused: self.is_paused,
             oldest_ready,
             last_claim: self.last_claim,
@@ -302,19 +305,20 @@ impl Queues {
             heads.is_built = true;
             for id in &tenant.ready {
                 let queue = &mut all[*id as usize];
-                queue.rank = queue.head_rank(slots);
-                heads.ranks.extend(queue.rank.map(|rank| (rank, *id)));
+                let rank = queue.head_rank(slots);
+                queue.rank = rank.map(Box::new);
+                heads.ranks.extend(rank.map(|rank| (rank, *id)));
             }
             return;
         }
         let queue = &mut all[id as usize];
         let rank = queue.head_rank(slots);
-        if let Some(old) = queue.rank.filter(|old| Some(*old) != rank) {
-            heads.ranks.remove(&(old, id));
+        if let Some(old) = queue.rank.take().filter(|old| Some(**old) != rank) {
+            heads.ranks.remove(&(*old, id));
         }
         // Also if it is the same: it may be of a time when the heads were not kept.
         heads.ranks.extend(rank.map(|new| (new, id)));
-        queue.rank = rank;
+        queue.rank = rank.map(Box::new);
     }
 
     /// The best head of a tenant's queues.

@@ -23,6 +23,8 @@ impl Turn<'_> {
             self.expire_tasks();
             self.free_unique();
             self.open_limits();
+            self.run_held();
+            self.run_batches();
         }
         self.end_waits();
         self.settle();

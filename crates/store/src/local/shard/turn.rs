@@ -8,7 +8,7 @@ use crate::local::readers::Pools;
 use codeq_queue::{Event, Failure, Observer, Refusal, TaskId, Time, limits};
 use rand::Rng;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
@@ -53,9 +53,22 @@ pub struct Links {
     /// Why nothing can be written at present, as the owner last found.
     pub unwritable: Mutex<Option<String>>,
     pub observer: Option<Observer>,
+    /// The inboxes of all shards, this one included, once all have started.
+    pub peers: OnceLock<Box<[Arc<Inbox>]>>,
 }
 
 impl Links {
+    pub fn has_peers(&self) -> bool {
+        self.peers.get().is_some()
+    }
+
+    /// Has something done on another shard. Nobody is told if that shard takes nothing any more.
+    pub fn post_to(&self, shard: u32, act: impl FnOnce(&mut Turn<'_>) + Send + 'static) {
+        if let Some(inbox) = self.peers.get().and_then(|peers| peers.get(shard as usize)) {
+            inbox.post(act);
+        }
+    }
+
     /// Sends an answer: from a reading thread if it has to look into the tables first.
     pub fn send(self: &Arc<Links>, needs_tables: bool, send: impl FnOnce(&Arc<Links>) + Send + 'static) {
         if !needs_tables {
@@ -227,6 +240,10 @@ impl Turn<'_> {
             self.serve_starved();
         }
         self.answer_results();
+        if self.shard.has_messages() {
+            self.send_told();
+            self.send_counts();
+        }
     }
 
     pub fn draw(&mut self) -> u64 {

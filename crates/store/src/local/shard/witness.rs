@@ -44,6 +44,7 @@ impl Shard {
                 let what = What::Returned { outcome: *outcome, attempt, owner, error: error.clone() };
                 self.witness_of(*no, *at, what)
             }
+            Entry::Released { no, at, .. } => self.witness_of(*no, *at, What::Released),
             Entry::Promoted { no, at, .. } => self.witness_of(*no, *at, What::Promoted),
             Entry::Ended(ended) => {
                 let (attempt, owner) = self.running(ended.no)?;
@@ -86,6 +87,7 @@ impl Shard {
                 Some(Witness { at: self.counters.last, queue, ready, task: None, what })
             }
             Entry::Extended { .. }
+            | Entry::Awaited { .. }
             | Entry::Checkpointed { .. }
             | Entry::CancelAsked { .. }
             | Entry::Replaced { .. }

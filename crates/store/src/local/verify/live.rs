@@ -16,6 +16,11 @@ impl Check<'_> {
         for queue in shard.queues.iter() {
             self.ready_lists(shard, queue, &mut lined_up);
         }
+        for (batch, (counted, found)) in shard.batches.shares() {
+            self.expect(counted == found, || {
+                format!("batch {batch} counts {counted} live members, has {found}")
+            });
+        }
         let mut counts: HashMap<u32, (u64, u64)> = HashMap::new();
         let (mut delayed, mut running) = (0, 0);
         for (slot_id, slot) in shard.slots.iter() {
@@ -94,6 +99,7 @@ impl Check<'_> {
             State::Ready { seq } => is_lined_up && *seq < shard.counters.next_seq,
             State::Delayed { until } => !is_lined_up && shard.delayed.contains(&(*until, slot.no)),
             State::Running(lease) => !is_lined_up && shard.leases.contains(&(lease.acts_at(), slot.no)),
+            State::Held(_) => !is_lined_up,
             State::Completed | State::Failed | State::Cancelled | State::Dead => false,
         };
         self.expect(holds, || format!("task {} is not where its state says: {:?}", slot.no, slot.state));

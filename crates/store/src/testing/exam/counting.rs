@@ -22,7 +22,7 @@ async fn recount(bench: &Bench, tasks: &[TaskId]) -> Counts {
             Place::DelayedSet => counts.1 += 1,
             Place::InProgressSet => counts.2 += 1,
             Place::DeadLetterSet => counts.3 += 1,
-            Place::None => {}
+            Place::HeldSet | Place::None => {}
         }
     }
     counts

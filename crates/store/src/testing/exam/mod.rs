@@ -20,7 +20,9 @@ pub mod claiming;
 pub mod clock;
 pub mod counting;
 pub mod creating;
+pub mod dependencies;
 pub mod expiry;
+pub mod grouping;
 pub mod guards;
 pub mod idempotency;
 pub mod importing;
@@ -383,6 +385,42 @@ macro_rules! exam_policies {
     };
 }
 
+/// The part of the exam for stores that keep batches.
+#[macro_export]
+macro_rules! exam_batches {
+    ($open:expr) => {
+        $crate::exam! { @topics $open;
+            dependencies {
+                a_task_waits_for_another,
+                a_delay_counts_from_the_release,
+                the_last_of_a_diamond_waits_for_both_sides,
+                a_long_chain_runs_in_order,
+                a_failure_fails_all_that_follows,
+                a_failure_lets_those_run_that_asked_for_it,
+                every_end_but_success_counts_as_failure,
+                what_has_ended_before_counts_at_once,
+                what_nobody_knows_is_refused,
+                held_tasks_can_be_cancelled_and_expire,
+                a_requeued_task_waits_for_nothing,
+                very_many_are_released_by_one,
+                held_tasks_are_kept,
+            }
+            grouping {
+                a_batch_without_members_completes_when_it_closes,
+                a_task_after_a_batch_runs_once,
+                a_batch_with_a_failure_fails,
+                a_batch_that_nobody_joins_closes_by_itself,
+                a_closed_batch_takes_no_more_members,
+                a_cancelled_batch_cancels_its_members,
+                a_requeued_member_counts_again_or_leaves,
+                batches_belong_to_one_tenant_and_go_when_their_time_is_over,
+                a_batch_survives_reopening_in_the_middle,
+                members_are_found_by_their_batch,
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     /// A case that is written but not listed above would never run.
@@ -413,6 +451,8 @@ mod tests {
             include_str!("schedules.rs"),
             include_str!("stopping.rs"),
             include_str!("unique.rs"),
+            include_str!("dependencies.rs"),
+            include_str!("grouping.rs"),
         ];
         let mut cases = 0;
         for line in sources.iter().flat_map(|source| source.lines()) {

@@ -1,6 +1,8 @@
 //! Requests to create, said briefly: a command and what differs from the ordinary.
 
-use codeq_queue::{Body, Delay, NewTask, OnConflict, TaskOptions, Time, UniqueRule, UniqueUntil};
+use codeq_queue::{
+    Body, Delay, NewTask, OnConflict, OnFailure, TaskId, TaskOptions, Time, UniqueRule, UniqueUntil,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +95,20 @@ impl New {
 
     pub fn expires_at(self, at: Time) -> New {
         self.options(|options| options.expires_at = Some(at))
+    }
+
+    /// Waits for these.
+    pub fn after(self, ids: &[TaskId]) -> New {
+        self.options(|options| options.after = ids.into())
+    }
+
+    /// Runs though something that it waits for did not succeed.
+    pub fn run_anyway(self) -> New {
+        self.options(|options| options.on_failure = OnFailure::Run)
+    }
+
+    pub fn batch(self, id: TaskId) -> New {
+        self.options(|options| options.batch = Some(id))
     }
 
     pub fn max_run(self, longest: Duration) -> New {

@@ -125,6 +125,7 @@ fn count(stats: &mut QueueStats, task: &Task) {
         Place::DelayedSet => stats.delayed += 1,
         Place::InProgressSet => stats.in_progress += 1,
         Place::DeadLetterSet => stats.dead += 1,
+        Place::HeldSet => stats.held += 1,
         Place::None => {}
     }
 }

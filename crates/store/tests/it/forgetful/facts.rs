@@ -21,7 +21,7 @@ pub type Facts = BTreeMap<TaskId, Fact>;
 pub fn progress(state: &State, attempts: u32) -> u64 {
     match state {
         State::Running(_) => 2 * u64::from(attempts) - 1,
-        State::Ready { .. } | State::Delayed { .. } => 2 * u64::from(attempts),
+        State::Ready { .. } | State::Delayed { .. } | State::Held(_) => 2 * u64::from(attempts),
         State::Completed | State::Failed | State::Cancelled | State::Dead => u64::MAX,
     }
 }
@@ -103,7 +103,7 @@ async fn counted(bench: &Bench, tasks: impl Iterator<Item = &Task>) {
             State::Delayed { .. } => counts[1] += 1,
             State::Running(_) => counts[2] += 1,
             State::Dead => counts[3] += 1,
-            State::Completed | State::Failed | State::Cancelled => {}
+            State::Held(_) | State::Completed | State::Failed | State::Cancelled => {}
         }
     }
     expected.retain(|_, counts| *counts != [0; 4]);
