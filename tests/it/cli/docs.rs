@@ -194,14 +194,6 @@ fn the_benches_run_as_told() {
     assert!(said.contains("cycle 2x2") && said.contains("idle 2x1"), "{said}");
 }
 
-/// A pair, three Sentinels, a server over them, and the end of the master.
-#[test]
-fn the_failover_drill_goes_as_told() {
-    let said = page("docs/operating/kvrocks.md");
-    assert_eq!(said.matches("[OK] Task created: ").count(), 2, "{said}");
-    assert!(said.contains("READY: 1 |") && said.contains("READY: 2 |"), "{said}");
-}
-
 #[test]
 fn the_tour_of_the_command_line_goes_as_told() {
     page("docs/cli.md");
