@@ -161,7 +161,6 @@ async fn the_spread_shards_of_a_cluster_pass_the_exam() {
             a_cancel_with_grace_lets_the_owner_finish,
             a_cancelled_task_ends_at_its_deadline,
             checkpoints_reach_the_next_attempt_and_progress_who_asks,
-            cancels_checkpoints_and_expiries_are_kept,
         }
         unique {
             a_second_create_finds_the_holder_until_it_ends,
@@ -176,7 +175,6 @@ async fn the_spread_shards_of_a_cluster_pass_the_exam() {
             missed_ticks_are_caught_up_with,
             a_put_creates_changes_or_leaves_alone,
             schedules_are_listed_by_name_within_their_tenant,
-            a_backfill_makes_each_task_once,
             schedules_are_found_again_after_reopening,
         }
     }
