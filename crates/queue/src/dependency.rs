@@ -73,7 +73,7 @@ impl Standing {
 
 /// What a held task does next.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum HeldStep {
     /// It does not wait for this one.
     Nothing,
     /// It goes on waiting for the others.
@@ -83,14 +83,14 @@ pub enum Step {
 }
 
 /// What it means for a held task that `id` has come to `standing`.
-pub fn after(held: &Held, id: &TaskId, standing: Standing, on_failure: OnFailure) -> Step {
+pub fn after(held: &Held, id: &TaskId, standing: Standing, on_failure: OnFailure) -> HeldStep {
     if standing == Standing::Open || !held.open.contains(id) {
-        return Step::Nothing;
+        return HeldStep::Nothing;
     }
     if standing == Standing::Failed && on_failure == OnFailure::Cancel {
-        return Step::Fail;
+        return HeldStep::Fail;
     }
-    if held.open.len() == 1 { Step::Release } else { Step::Wait }
+    if held.open.len() == 1 { HeldStep::Release } else { HeldStep::Wait }
 }
 
 /// The error text of a task that failed with one that it had waited for.
@@ -141,14 +141,14 @@ mod tests {
         use OnFailure::{Cancel, Run};
         use Standing::{Failed, Open, Succeeded};
         for (open, told, standing, on_failure, expected) in [
-            (&[1, 2][..], 1, Succeeded, Cancel, Step::Wait),
-            (&[1], 1, Succeeded, Cancel, Step::Release),
-            (&[1], 1, Succeeded, Run, Step::Release),
-            (&[1], 1, Open, Cancel, Step::Nothing),
-            (&[1], 2, Failed, Cancel, Step::Nothing),
-            (&[1, 2], 2, Failed, Cancel, Step::Fail),
-            (&[1, 2], 2, Failed, Run, Step::Wait),
-            (&[2], 2, Failed, Run, Step::Release),
+            (&[1, 2][..], 1, Succeeded, Cancel, HeldStep::Wait),
+            (&[1], 1, Succeeded, Cancel, HeldStep::Release),
+            (&[1], 1, Succeeded, Run, HeldStep::Release),
+            (&[1], 1, Open, Cancel, HeldStep::Nothing),
+            (&[1], 2, Failed, Cancel, HeldStep::Nothing),
+            (&[1, 2], 2, Failed, Cancel, HeldStep::Fail),
+            (&[1, 2], 2, Failed, Run, HeldStep::Wait),
+            (&[2], 2, Failed, Run, HeldStep::Release),
         ] {
             let step = after(&held(open), &id(told), standing, on_failure);
             assert_eq!(step, expected, "{open:?} told {told} {standing:?} {on_failure:?}");

@@ -2,10 +2,10 @@
 
 use super::produce::Located;
 use super::turn::{Links, Turn};
-use super::waits::{Ask, Asker, Told, standing};
+use super::waits::{Ask, Asker, EndNotice, standing};
 use crate::local::entry::Entry;
 use crate::local::slots::SlotId;
-use codeq_queue::dependency::{self, Step};
+use codeq_queue::dependency::{self, HeldStep};
 use codeq_queue::{FailureReason, Held, Standing, State, TaskId, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Turn<'_> {
                     }
                     (known, _) => {
                         let standing = known.unwrap_or(Standing::Failed);
-                        let told = Told { no: ask.from.no, id: ask.id, standing };
+                        let told = EndNotice { no: ask.from.no, id: ask.id, standing };
                         links.post_to(ask.from.shard, move |turn| turn.hear_told(vec![told]));
                     }
                 }
@@ -102,13 +102,13 @@ impl Turn<'_> {
         }));
     }
 
-    pub fn hear_told(&mut self, told: Vec<Told>) {
+    pub fn hear_told(&mut self, told: Vec<EndNotice>) {
         told.into_iter().for_each(|told| self.shard.waits.hear(told));
     }
 
     /// Tells other shards what has ended here, once that is durable.
     pub fn send_told(&mut self) {
-        let mut by_shard: BTreeMap<u32, Vec<Told>> = BTreeMap::new();
+        let mut by_shard: BTreeMap<u32, Vec<EndNotice>> = BTreeMap::new();
         for (shard, told) in self.shard.waits.take_outgoing() {
             by_shard.entry(shard).or_default().push(told);
         }
@@ -130,21 +130,21 @@ impl Turn<'_> {
         }
     }
 
-    fn act_on(&mut self, slot_id: SlotId, held: &Held, told: &Told) {
+    fn act_on(&mut self, slot_id: SlotId, held: &Held, told: &EndNotice) {
         let slot = self.shard.slots.at(slot_id);
         let no = slot.no;
         let on_failure = slot.options().map(|options| options.on_failure).unwrap_or_default();
         match dependency::after(held, &told.id, told.standing, on_failure) {
-            Step::Nothing => {}
-            Step::Wait => self.log(Entry::Awaited { no, at: self.now, ended: told.id }),
-            Step::Release => {
+            HeldStep::Nothing => {}
+            HeldStep::Wait => self.log(Entry::Awaited { no, at: self.now, ended: told.id }),
+            HeldStep::Release => {
                 let state = match held.delay.visible_at(self.now) {
                     Some(until) => State::Delayed { until },
                     None => State::Ready { seq: self.next_seq() },
                 };
                 self.log(Entry::Released { no, at: self.now, state });
             }
-            Step::Fail => {
+            HeldStep::Fail => {
                 let error = dependency::failed_text(&told.id);
                 let record = self.failure(&error, FailureReason::Dependency);
                 self.end(slot_id, State::Failed, None, Some(error), record);

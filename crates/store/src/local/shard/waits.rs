@@ -28,7 +28,7 @@ pub struct Asker {
 
 /// The answer for a held task. That something is open says that its end will be told.
 #[derive(Clone)]
-pub struct Told {
+pub struct EndNotice {
     pub no: u64,
     pub id: TaskId,
     pub standing: Standing,
@@ -57,9 +57,9 @@ pub struct Waits {
     due: BTreeSet<(Time, u64)>,
     watchers: HashMap<Watched, BTreeSet<Asker>>,
     /// For held tasks here, to be acted on in steps.
-    told: VecDeque<Told>,
+    told: VecDeque<EndNotice>,
     /// For those of other shards, once what is told is durable.
-    outgoing: Vec<(u32, Told)>,
+    outgoing: Vec<(u32, EndNotice)>,
 }
 
 impl Waits {
@@ -118,7 +118,7 @@ impl Waits {
     }
 
     pub fn tell(&mut self, own: u32, asker: Asker, id: TaskId, standing: Standing) {
-        let told = Told { no: asker.no, id, standing };
+        let told = EndNotice { no: asker.no, id, standing };
         match asker.shard == own {
             true => self.hear(told),
             false => self.outgoing.push((asker.shard, told)),
@@ -126,14 +126,14 @@ impl Waits {
     }
 
     /// For a held task here.
-    pub fn hear(&mut self, told: Told) {
+    pub fn hear(&mut self, told: EndNotice) {
         self.answered(told.no, &told.id);
         if told.standing != Standing::Open {
             self.told.push_back(told);
         }
     }
 
-    pub fn take_told(&mut self) -> Option<Told> {
+    pub fn take_told(&mut self) -> Option<EndNotice> {
         self.told.pop_front()
     }
 
@@ -141,7 +141,7 @@ impl Waits {
         !self.outgoing.is_empty()
     }
 
-    pub fn take_outgoing(&mut self) -> Vec<(u32, Told)> {
+    pub fn take_outgoing(&mut self) -> Vec<(u32, EndNotice)> {
         std::mem::take(&mut self.outgoing)
     }
 }
