@@ -381,7 +381,9 @@ impl Metrics {
     /// Adds to the gauges of a command; tenants are summed.
     fn place(&self, series: &Series, counts: [u64; 5]) {
         let places = ["ready", "delayed", "in_progress", "dlq", "held"];
-        for (place, count) in places.into_iter().zip(counts) {
+        // Few queues ever have held tasks.
+        let told = places.into_iter().zip(counts).filter(|(place, count)| *place != "held" || *count > 0);
+        for (place, count) in told {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.depth.with_label_values(&[&*series.label, place]).add(count);
             if place == "dlq" {
