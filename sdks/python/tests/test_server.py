@@ -178,13 +178,14 @@ async def test_next_attempt_finds_what_the_last_one_saved(codeq_clock_server: De
         await ctx.progress({"attempt": ctx.attempt})
         if ctx.saved is None:
             await ctx.checkpoint({"at": 2**60 + 1})
-            raise Retry("once more", delay=3600)
+            raise Retry("once more", delay=600)
         return {"from": ctx.saved["at"], "lane": ctx.lane}
 
     async with working(app):
         task = await resume.enqueue(1)
         await until_delayed(task)
-        codeq_clock_server.advance(3600)
+        # No further than the delay: the lease of the next attempt must not run out.
+        codeq_clock_server.advance(600)
         assert await task.result(30) == {"from": 2**60 + 1, "lane": "customer-1"}
 
 
