@@ -15,7 +15,7 @@ test("a policy is put, corrected and deleted, and lanes are seen", async (t) => 
   for (const lane of ["acme", "acme", "umbrella"]) {
     await server.call("POST", "/tasks", { command: "mail", payload: 1, lane });
   }
-  await page.goto(`${server.base}/ui#/queue/mail`);
+  await page.goto(`${server.base}/ui#/queues/mail`);
   const limits = page.getByRole("region", { name: "Limits and lanes" });
   await limits.getByText("No policy").waitFor();
   const acme = limits.locator("tbody tr", { hasText: "acme" });

@@ -124,7 +124,7 @@ mod tests {
             (json!({"status": "GONE"}), "invalid status (PENDING, IN_PROGRESS, COMPLETED or FAILED)"),
             (
                 json!({"place": "x"}),
-                "invalid place (ready, delayed, running, dead, done, failed or cancelled)",
+                "invalid place (ready, delayed, running, dead, done, failed, cancelled or held)",
             ),
             (json!({"createdAfter": "yesterday"}), "invalid 'createdAfter' (use RFC3339)"),
             (json!({"command": 1}), "filter command must be a string"),
