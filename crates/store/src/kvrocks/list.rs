@@ -47,9 +47,13 @@ impl Progress {
             return;
         };
         let has_caught_up = self.place.as_ref().is_some_and(|place| !is_before(&at, place, newest_first));
-        *behind = Some(at);
-        if has_caught_up {
-            self.behind.remove(&keyspace);
+        match has_caught_up {
+            false => *behind = Some(at),
+            // From here on it goes with the others, and this task must not come again.
+            true => {
+                self.behind.remove(&keyspace);
+                self.place = Some(at);
+            }
         }
     }
 }
@@ -240,4 +244,21 @@ fn is_before(a: &Place, b: &Place, newest_first: bool) -> bool {
 
 fn place_text((ms, id): &Place) -> String {
     format!("{}-{id}", Time::from_millis(*ms).millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A keyspace that had been behind brought its last task twice, because the others were not moved along.
+    #[test]
+    fn what_catches_up_is_not_looked_at_again() {
+        let at = |ms: i64| (ms, "id".to_owned());
+        let mut progress = Progress { place: Some(at(5)), behind: BTreeMap::from([(1, Some(at(2)))]) };
+        progress.pass(1, at(3), false);
+        assert_eq!((progress.of(1), progress.of(0)), (Some(&at(3)), Some(&at(5))));
+        progress.pass(1, at(7), false);
+        assert!(progress.behind.is_empty());
+        assert_eq!((progress.of(1), progress.of(0)), (Some(&at(7)), Some(&at(7))));
+    }
 }
