@@ -27,7 +27,8 @@ while [ $# -gt 0 ]; do
 done
 
 case $(uname -s) in
-  Linux) system=unknown-linux-gnu ;;
+  # Alpine and others without glibc get the static binary.
+  Linux) if ldd --version 2>&1 | grep -qi musl; then system=unknown-linux-musl; else system=unknown-linux-gnu; fi ;;
   Darwin) system=apple-darwin ;;
   *) fail "there is no binary for $(uname -s); build it with cargo" ;;
 esac

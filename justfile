@@ -9,9 +9,9 @@ check:
     cargo fmt --all -- --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# The whole gate, as in CI.
-test:
-    ./scripts/test.sh
+# The whole gate, as in CI; `just test --long` for its large campaigns.
+test *size:
+    ./scripts/test.sh {{ size }}
 
 # The tests of one crate: `just unit codeq-queue retry`.
 unit crate *filter:

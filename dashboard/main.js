@@ -26,6 +26,7 @@ const PAGES = [
     needsAdmin: true,
     isListed: true,
   },
+  { path: "batches", title: "Batches", view: lazy("batches", "batches"), needsAdmin: true, isListed: true },
   { path: "live", title: "Live", view: lazy("tail", "tail"), isListed: true },
   {
     path: "webhooks",

@@ -56,27 +56,12 @@ function target({ command, cause, filter }) {
   );
 }
 
-/** What this tab has started, so that the list of operations can say what each is about. */
-const STARTED = "codeq-operations";
-const REMEMBERED = 50;
-
-function startedHere() {
-  try {
-    return JSON.parse(sessionStorage.getItem(STARTED) ?? "{}");
-  } catch {
-    return {};
-  }
-}
-
-function remember(operation, { command, cause, filter }) {
-  const about = [
-    command === "*" ? "all queues" : command,
-    cause ?? Object.entries(filter ?? {}).map(([name, value]) => `${name} = ${value}`).join(", "),
-    subject() && `by ${subject()}`,
-  ];
-  const kept = Object.entries({ ...startedHere(), [operation.id]: about.filter(Boolean).join(" · ") });
-  sessionStorage.setItem(STARTED, JSON.stringify(Object.fromEntries(kept.slice(-REMEMBERED))));
-  return operation;
+/** What an operation is about, and who asked for it. */
+function about({ filter = {}, cause, by }) {
+  const { command, group, place, ...rest } = filter;
+  const matching = Object.entries(rest).map(([name, value]) => `${name} = ${value}`);
+  const parts = [command ?? "all queues", cause ?? (group && `cause ${group}`), ...matching, by && `by ${by}`];
+  return parts.filter(Boolean).join(" · ");
 }
 
 /** Gives failed tasks new attempts, after a dry run. `what` is {command, group, cause, filter, title, place}. */
@@ -89,16 +74,13 @@ export function replay(what) {
       told((await post(path, { group, filter, dryRun: true })).matched, "put back into their queue"),
     fields: [target(what), rateField(), attemptsField()],
     confirm: "Replay",
-    act: async (form) =>
-      remember(
-        await post(path, {
-          group,
-          filter,
-          ratePerSecond: Number(form.get("rate")) || undefined,
-          maxAttempts: Number(form.get("attempts")) || undefined,
-        }),
-        what,
-      ),
+    act: (form) =>
+      post(path, {
+        group,
+        filter,
+        ratePerSecond: Number(form.get("rate")) || undefined,
+        maxAttempts: Number(form.get("attempts")) || undefined,
+      }),
   });
 }
 
@@ -112,16 +94,11 @@ export function deleteDead(what) {
     fields: [target(what)],
     confirm: "Delete",
     isDangerous: true,
-    act: async () =>
-      remember(
-        await remove(`/admin/dlq/${segment(command)}${query({ ...filter, group, confirm: true })}`),
-        what,
-      ),
+    act: () => remove(`/admin/dlq/${segment(command)}${query({ ...filter, group, confirm: true })}`),
   });
 }
 
 export function cancelMatching(filter) {
-  const what = { filter };
   return ask({
     title: "Cancel all matching tasks?",
     describe: async () =>
@@ -129,14 +106,11 @@ export function cancelMatching(filter) {
         (await post("/admin/tasks/cancel", { filter, dryRun: true })).matched,
         "cancelled; those that are running are taken from their workers",
       ),
-    fields: [target(what), rateField()],
+    fields: [target({ filter }), rateField()],
     confirm: "Cancel tasks",
     isDangerous: true,
-    act: async (form) =>
-      remember(
-        await post("/admin/tasks/cancel", { filter, ratePerSecond: Number(form.get("rate")) || undefined }),
-        what,
-      ),
+    act: (form) =>
+      post("/admin/tasks/cancel", { filter, ratePerSecond: Number(form.get("rate")) || undefined }),
   });
 }
 
@@ -186,13 +160,12 @@ function row(operation, refresh) {
     },
     { class: "small" },
   );
-  const about = startedHere()[operation.id];
   const node = h(
     "li",
     { "data-state": operation.state },
     h("b", {}, WORDS[operation.kind] ?? operation.kind),
     bar,
-    h("span", { class: "operation-about" }, text, about ? h("span", { class: "muted" }, about) : null),
+    h("span", { class: "operation-about" }, text, h("span", { class: "muted" }, about(operation))),
     stop,
   );
   const update = (next) => {

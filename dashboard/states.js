@@ -2,7 +2,13 @@
 
 import { badge } from "./dom.js";
 
-const PLACES = { PENDING_LIST: "ready", DELAYED_ZSET: "delayed", INPROG_SET: "running", DLQ_SET: "dead" };
+const PLACES = {
+  PENDING_LIST: "ready",
+  DELAYED_ZSET: "delayed",
+  HELD_SET: "held",
+  INPROG_SET: "running",
+  DLQ_SET: "dead",
+};
 
 export function stateOf(task) {
   return PLACES[task.lastKnownLocation] ?? (task.status === "COMPLETED" ? "completed" : "failed");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs codeq for every channel: archives with checksums, wheels, npm packages, and the installer beside them.
+# Packs codeq for every channel: archives with checksums, wheels, npm packages, the SDKs' packages, and the installer.
 # usage: package.sh [--out DIRECTORY] [TRIPLE=BINARY ...]   (e.g. aarch64-apple-darwin=build/codeq)
 # Without binaries it builds the one of this machine (`dist` profile). The same binary goes into every channel.
 set -euo pipefail
@@ -25,6 +25,7 @@ platform_of() {
     *-linux-*)
       glibc=$(glibc_of "$2")
       local npm=x64; [ "$machine" = aarch64 ] && npm=arm64
+      case $1 in *-musl) npm=$npm-musl; [ -z "$glibc" ] || { echo "package.sh: the binary for $1 is not static" >&2; return 1; } ;; esac
       if [ -n "$glibc" ]; then echo "linux-$npm manylinux_2_${glibc}_$machine"
       else echo "linux-$npm manylinux_2_17_$machine.musllinux_1_1_$machine"; fi ;;
     x86_64-apple-darwin) echo "darwin-x64 macosx_10_12_x86_64" ;;
@@ -51,6 +52,14 @@ for one in "$@"; do
   npm+=("$platform=$binary")
 done
 python3 sdks/packages/npm.py "$version" "$out" "${npm[@]}" >/dev/null
+# The SDKs for Python and TypeScript; Go takes its modules from the tags of the repository.
+tools=$(mktemp -d)
+python3 -m venv "$tools"
+"$tools/bin/pip" -q --disable-pip-version-check wheel --no-deps --wheel-dir "$out" ./sdks/python
+rm -rf "$tools"
+packages=$(realpath "$out")
+(cd sdks/typescript && { [ -d node_modules/typescript ] || npm ci --silent --no-audit --no-fund; } &&
+  npm pack --silent --pack-destination "$packages" >/dev/null)
 install -m 755 install.sh "$out/install.sh"
 (cd "$out" && for archive in *.tar.gz; do sha256sum "$archive" >"$archive.sha256"; done && sha256sum -- *.tar.gz *.whl *.tgz install.sh >SHA256SUMS)
 ls -l "$out"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs every package from local files into a fresh environment and finishes a task with it, within 60 seconds each.
-# usage: packages.sh [BINARY]   (default: the debug binary; a release passes the one that it publishes)
+# usage: packages.sh [BINARY]   (default: $CODEQ_BIN, or the debug binary; a release passes the one that it publishes)
 # With CODEQ_REVISION set, the server must say that it was built from it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-binary=${1:-target/debug/codeq}
+binary=${1:-${CODEQ_BIN:-target/debug/codeq}}
 [ -x "$binary" ] || { echo "packages.sh: there is no binary at $binary" >&2; exit 1; }
 binary=$(realpath "$binary")
 
@@ -21,11 +21,12 @@ triple=$(uname -m)-unknown-linux-gnu
 (cd "$scratch/packages" && sha256sum --quiet --check SHA256SUMS)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-# COMMAND: a server and a worker of the installed command finish a task
+# COMMAND [PROGRAM ...]: a server of the installed command and its worker, or that program, finish a task
 finish_a_task() {
-  local place id worker
+  local place id worker command=$1
   place=$(mktemp -d -p "$scratch")
-  (cd "$place" && exec "$1" dev --memory --port 0 >"$place/log" 2>&1) &
+  shift
+  (cd "$place" && exec "$command" dev --memory --port 0 >"$place/log" 2>&1) &
   server=$!
   until grep -q 'listening on' "$place/log" 2>/dev/null; do
     kill -0 "$server" || { cat "$place/log" >&2; return 1; }
@@ -35,28 +36,34 @@ finish_a_task() {
     export HOME=$place CODEQ_BASE_URL
     CODEQ_BASE_URL=$(sed -n 's/.*listening on //p' "$place/log" | head -1)
     if [ -n "${CODEQ_REVISION:-}" ]; then
-      curl -s "$CODEQ_BASE_URL/metrics" | grep -q "^codeq_build_info.*revision=\"$CODEQ_REVISION\"" ||
+      # Reads to the end: with -q curl would fail for a pipe that nobody reads.
+      curl -s "$CODEQ_BASE_URL/metrics" | grep "^codeq_build_info.*revision=\"$CODEQ_REVISION\"" >/dev/null ||
         { echo "codeq_build_info does not carry the revision $CODEQ_REVISION" >&2; exit 1; }
     fi
-    "$1" worker run --command packed --exec 'echo "{\"done\":true}"' >"$place/worker" 2>&1 &
+    if [ $# -gt 0 ]; then
+      CODEQ_URL=$CODEQ_BASE_URL timeout "$seconds_max" "$@" | grep '^done$' >/dev/null || { echo "$* finished no task" >&2; exit 1; }
+      exit
+    fi
+    "$command" worker run --command packed --exec 'echo "{\"done\":true}"' >"$place/worker" 2>&1 &
     worker=$!
     trap 'kill $worker 2>/dev/null' EXIT
-    id=$("$1" task create --command packed --payload '{"n":1}' | awk '{ print $NF }')
-    "$1" task result "$id" --wait 30 | grep -q done || { cat "$place/worker" >&2; exit 1; }
+    id=$("$command" task create --command packed --payload '{"n":1}' | awk '{ print $NF }')
+    "$command" task result "$id" --wait 30 | grep -q done || { cat "$place/worker" >&2; exit 1; }
   )
   kill "$server"; wait "$server" 2>/dev/null || true
   server=
 }
 
-# NAME INSTALL COMMAND: both are functions
+# NAME INSTALL COMMAND [PROGRAM ...]: INSTALL is a function
 check() {
-  local begun=$SECONDS took
+  local name=$1 begun=$SECONDS took
   $2
-  [ "$($3 --version)" = "codeq $version" ] || { echo "$1: $($3 --version) is not codeq $version" >&2; exit 1; }
-  finish_a_task "$3"
+  shift 2
+  [ "$("$1" --version)" = "codeq $version" ] || { echo "$name: $("$1" --version) is not codeq $version" >&2; exit 1; }
+  finish_a_task "$@"
   took=$((SECONDS - begun))
-  printf -- '-- %s: a task is finished %s s after the install began\n' "$1" "$took"
-  [ "$took" -le "$seconds_max" ] || { echo "$1 took longer than $seconds_max s" >&2; exit 1; }
+  printf -- '-- %s: a task is finished %s s after the install began\n' "$name" "$took"
+  [ "$took" -le "$seconds_max" ] || { echo "$name took longer than $seconds_max s" >&2; exit 1; }
 }
 
 with_pip() {
@@ -69,12 +76,23 @@ with_npm() {
     npm install --silent --no-audit --no-fund --ignore-scripts \
       "$scratch/packages/codeq-cli-$version.tgz" "$scratch/packages"/codeq-cli-linux-*-"$version".tgz)
 }
+# The SDKs as their users install them, beside the server.
+with_pip_client() {
+  cp sdks/packages/first_task.py "$scratch/venv/"
+  "$scratch/venv/bin/pip" -q --disable-pip-version-check install --find-links "$scratch/packages" "codeq-client==$version"
+}
+with_npm_client() {
+  cp sdks/packages/first-task.mjs "$scratch/npm/"
+  (cd "$scratch/npm" && npm install --silent --no-audit --no-fund --ignore-scripts "$scratch/packages/codeq-client-$version.tgz")
+}
 with_installer() {
   sh "$scratch/packages/install.sh" --from "$scratch/packages" --dir "$scratch/bin" >/dev/null
 }
 
 check "wheel (pip)" with_pip "$scratch/venv/bin/codeq"
+check "SDK (pip)" with_pip_client "$scratch/venv/bin/codeq" "$scratch/venv/bin/python" "$scratch/venv/first_task.py"
 check "npm package" with_npm "$scratch/npm/node_modules/.bin/codeq"
+check "SDK (npm)" with_npm_client "$scratch/npm/node_modules/.bin/codeq" node "$scratch/npm/first-task.mjs"
 check "archive (install.sh)" with_installer "$scratch/bin/codeq"
 
 # An archive that was changed on its way is refused.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The SDKs: linters, types, unit tests, generated clients, guides, and the exam of all languages against real servers.
 # usage: sdks.sh [--short]. Installs what it needs into target/, fails rather than skips. The tests of the Rust SDK are
-# those of its crate.
+# those of its crate. $CODEQ_BIN names a server with the example `exam` beside it (default: both are built here).
+# --short leaves out most scenarios over Kvrocks, and the guide for Rust, whose program is compiled with the tests of its crate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 repository=$PWD
@@ -14,8 +15,12 @@ for command in python3 node npm go git redis-server; do
   command -v $command >/dev/null || { echo "sdks.sh needs $command" >&2; exit 1; }
 done
 
-cargo build --locked -q -p codeq
-export CODEQ_BIN=$repository/target/debug/codeq
+if [ -z "${CODEQ_BIN:-}" ]; then
+  # Both packages at once: alone, one would ask for other features, and everything would be built again.
+  cargo build --locked -q -p codeq -p codeq-client --bins --examples
+  CODEQ_BIN=$repository/target/debug/codeq
+fi
+export CODEQ_BIN
 
 step "Python"
 python=$tools/python/venv/bin
@@ -24,6 +29,9 @@ if [ ! -e "$tools/python/ready-2" ]; then
   "$python/pip" -q install -e sdks/python pytest pytest-asyncio mypy==2.4.1 ruff==0.17.5 pydantic opentelemetry-sdk PyYAML
   touch "$tools/python/ready-2"
 fi
+peers=$repository/bench/peers
+"$python/ruff" format -q --check --config sdks/python/pyproject.toml "$peers" sdks/bench sdks/packages
+"$python/ruff" check -q --config sdks/python/pyproject.toml "$peers" sdks/bench sdks/packages
 (cd sdks/python && "$python/ruff" format -q --check src tests examples && "$python/ruff" check -q src tests examples && "$python/mypy" && "$python/pytest")
 
 step "TypeScript"
@@ -36,6 +44,7 @@ for module in sdks/go sdks/go/stream sdks/go/codeqotel sdks/exam/go sdks/bench/g
   (cd $module && unformatted=$(gofmt -l .) && [ -z "$unformatted" ] || { echo "gofmt: $unformatted" >&2; exit 1; }
    go vet ./... && "$tools/staticcheck" ./... && go test ./...)
 done
+unformatted=$(gofmt -l bench/peers/go); [ -z "$unformatted" ] || { echo "gofmt: $unformatted" >&2; exit 1; }
 [ ! -e sdks/go/go.sum ] || { echo "sdks/go needs more than the standard library" >&2; exit 1; }
 
 step "clients made of the description"
@@ -47,11 +56,13 @@ touch "$scratch/log"; until grep -q 'listening on' "$scratch/log"; do kill -0 $s
 sdks/openapi/run.sh "$(sed -n 's/.*listening on //p' "$scratch/log")"
 
 step "guides as pasted"
-"$python/python" sdks/guides/run.py --server "$CODEQ_BIN"
+"$python/python" sdks/guides/run.py --server "$CODEQ_BIN" ${short:+python typescript go}
+
+step "the bench of the SDKs still runs"
+"$python/python" sdks/bench/run.py --server "$CODEQ_BIN" --tasks 500
 
 step "the exam"
 (cd sdks/exam/go && go build -o "$tools/exam-go" .)
-cargo build --locked -q -p codeq-client --example exam
 "$python/python" sdks/exam/exam.py --server "$CODEQ_BIN" $short
 # Over the other store the SDKs see the same protocol: the short set tries it with one of them.
 "$python/python" sdks/exam/exam.py --server "$CODEQ_BIN" --store kvrocks $short ${short:+--languages go}

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
 # Everything that is checked, here and in CI: formatting, lints, all tests. Fails rather than skips.
+# usage: test.sh [--long]   (--long: campaigns in their large sizes, and the SDKs' whole exam, as every night)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s\n' "$*"; }
+case ${1:-} in
+  --long) export CODEQ_LONG=1; short= ;;
+  "") unset CODEQ_LONG; short=--short ;;
+  *) echo "usage: test.sh [--long]" >&2; exit 2 ;;
+esac
+
+step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
 need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
   command -v "$1" >/dev/null && return
@@ -31,6 +38,7 @@ if ! command -v redis-server >/dev/null; then
 fi
 need promtool prometheus
 need faketime faketime
+need chromium chromium
 python3 -c 'import ensurepip' 2>/dev/null || need ensurepip python3-venv
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
@@ -38,32 +46,74 @@ cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 step "formatting"
 cargo fmt --all -- --check
 
-step "lints"
-cargo clippy --workspace --all-targets --locked -- -D warnings
+# A build from nothing pays for incremental pieces and debug information and gains nothing by them.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 
-step "tests"
-cargo test --workspace --locked
+# One build with one set of features: the tests, the binary and the examples. Whatever follows takes these.
+step "build"
+cargo test --workspace --locked --no-run
+CODEQ_BIN=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/codeq
+export CODEQ_BIN
+[ -x "$CODEQ_BIN" ] && [ -x "${CODEQ_BIN%/*}/examples/exam" ]
 
-step "benches still run"
-cargo run --locked -q -p codeq -- bench http --seconds 0.4 --connections 4 --json | grep -q '"name":"wake"'
-cargo run --locked -q -p codeq -- bench grpc --seconds 0.3 --streams 2 --json | grep -q '"name":"wake"'
-cargo run --locked -q -p codeq -- bench soak --minutes 0.1 --json | grep -q '"name":"retention"'
-cargo run --locked -q -p codeq -- bench overload --seconds 3 --json | grep -q '"name":"after"'
-# Prints what an honest tenant sees beside a hostile one and beside strangers.
-cargo run --locked -q -p codeq -- bench hostile --seconds 2 --connections 500 | tee /dev/stderr | grep -q '^strangers'
-cargo run --locked -q -p codeq -- bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
-cargo run --locked -q -p codeq -- bench store --restart 2000 --json | grep -q '"name":"restart"'
+# The exam and the doubles are built with the same features and must not come along. Planted bugs are in no build
+# without debug assertions (scripts/nightly.sh looks at a release).
+carries_no_tests() {
+  local carried
+  carried=$(nm -C "$CODEQ_BIN" | grep 'codeq_store::testing::' | grep -v '::planted::' || true)
+  [ -z "$carried" ] || { echo "the binary carries tests: $carried" >&2; return 1; }
+}
 
-step "generated requests against /openapi.json"
-./scripts/schemathesis.sh
+lints() {
+  step "lints"
+  cargo clippy --workspace --all-targets --locked -- -D warnings
+}
 
-step "the SDKs"
-./scripts/sdks.sh --short
+benches() {
+  step "benches still run"
+  "$CODEQ_BIN" bench http --seconds 0.4 --connections 4 --json | grep -q '"name":"wake"'
+  "$CODEQ_BIN" bench grpc --seconds 0.3 --streams 2 --json | grep -q '"name":"wake"'
+  "$CODEQ_BIN" bench soak --minutes 0.1 --json | grep -q '"name":"retention"'
+  "$CODEQ_BIN" bench overload --seconds 3 --json | grep -q '"name":"after"'
+  # Prints what an honest tenant sees beside a hostile one and beside strangers.
+  "$CODEQ_BIN" bench hostile --seconds 2 --connections 500 | tee /dev/stderr | grep -q '^strangers'
+  "$CODEQ_BIN" bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
+  "$CODEQ_BIN" bench store --restart 2000 --json | grep -q '"name":"restart"'
+}
 
-step "packages, installed from local files"
-./scripts/packages.sh
+# What only needs the binary. It often waits for a network, a timer or a browser, as the tests do, so that both
+# together keep the processors busy.
+others() {
+  carries_no_tests
+  benches
+  lints
+  step "generated requests against /openapi.json"
+  ./scripts/schemathesis.sh
+  step "the SDKs"
+  ./scripts/sdks.sh $short
+  step "packages, installed from local files"
+  ./scripts/packages.sh
+  step "the dashboard in a browser"
+  ./tests/browser/run.sh
+}
 
-step "the dashboard in a browser"
-./tests/browser/run.sh
+log=$(mktemp)
+set -m # A process group of its own, to be ended as a whole.
+(set -e; others) >"$log" 2>&1 </dev/null &
+beside=$!
+set +m
+trap 'kill -- -$beside 2>/dev/null || true; rm -f "$log"' EXIT
 
-printf '\nall checks passed\n'
+# Most tests wait for timers, disks and other processes: more of them at once than there are processors.
+RUST_TEST_THREADS=$(($(nproc) + 1))
+export RUST_TEST_THREADS
+
+failed=()
+step "tests; lints, SDKs, packages and browser run beside them and are shown below"
+cargo test --workspace --locked --no-fail-fast || failed+=("tests")
+step "waiting for what runs beside the tests"
+wait "$beside" || failed+=("$(grep '^== ' "$log" | tail -1)")
+cat "$log"
+
+[ ${#failed[@]} = 0 ] || { printf '\nfailed: %s\n' "${failed[@]}"; exit 1; }
+printf '\nall checks passed in %s s\n' "$SECONDS"

@@ -4,31 +4,82 @@ import { h, link, panel, replace } from "../dom.js";
 import { segment } from "../api.js";
 import { age, count, plural, rate } from "../format.js";
 
-/** A ready task that nobody runs for this long has no worker. */
-const STARVING_SECONDS = 30;
-/** A ready task that waits this long is late, as the shipped alert has it at a quarter of an hour. */
-const LATE_SECONDS = 300;
-/** A backlog this large is worth a word when it grows. */
-const BACKLOG_TASKS = 100;
-/** How much more has to come than go. */
-const GROWTH = 1.2;
+/** The rules of deploy/prometheus/alerts.yaml, by the name of the alert; a test compares the numbers. */
+const ALERTS = {
+  CodeqNoWorker: { waitSeconds: 60 },
+  CodeqOldestTaskWaits: { waitSeconds: 900 },
+  CodeqBacklogGrows: { tasks: 100, factor: 1.2 },
+  CodeqTasksFail: { part: 0.1 },
+  CodeqLimitReached: { tasks: 0 },
+  CodeqQueuePaused: { tasks: 0 },
+};
+/** Tasks that have to fail before their part counts. */
+const FAILED_TASKS = 3;
 /** Entries that are shown. */
 const SHOWN = 8;
 
+const sum = (numbers = []) => numbers.reduce((total, number) => total + number, 0);
+
+/** A queue as the rules see it; failed and ended are those of the history shown, 15 minutes. */
+function facts(queue) {
+  const { ready, inProgress, dlq, paused, limited = 0, oldestReadyAgeSeconds: oldest = 0, history } = queue;
+  return {
+    ...{ ready, inProgress, dlq, paused, limited, oldest },
+    created: history?.createdPerSecond ?? 0,
+    going: history?.endedPerSecond ?? 0,
+    ended: sum(history?.ended),
+    failed: sum(history?.failed),
+  };
+}
+
+/** The first that holds is told: its urgency, whether it holds, its text, and its page if that is not the queue's. */
+const RULES = [
+  [
+    2,
+    (q) => q.paused && q.ready > ALERTS.CodeqQueuePaused.tasks,
+    (q) => `is paused; ${plural(q.ready, "task")} waiting`,
+  ],
+  [
+    3,
+    (q) => q.limited > ALERTS.CodeqLimitReached.tasks && q.oldest >= ALERTS.CodeqNoWorker.waitSeconds,
+    (q) => `has reached a limit of its policy: ${plural(q.limited, "task")} held back, the oldest for ${age(q.oldest)}`,
+  ],
+  [
+    5,
+    (q) => q.ready > 0 && q.inProgress === 0 && q.oldest >= ALERTS.CodeqNoWorker.waitSeconds,
+    (q) => `has no worker: ${plural(q.ready, "task")} ready, the oldest for ${age(q.oldest)}`,
+  ],
+  [
+    4,
+    (q) => q.ready > 0 && q.oldest >= ALERTS.CodeqOldestTaskWaits.waitSeconds,
+    (q) => `is behind: the oldest of ${plural(q.ready, "task")} has waited ${age(q.oldest)}`,
+  ],
+  [
+    3,
+    (q) => q.failed >= FAILED_TASKS && q.failed > ALERTS.CodeqTasksFail.part * q.ended,
+    (q) => `fails: ${count(q.failed)} of ${plural(q.ended, "task")} in 15 minutes`,
+    (command) => `#/failed?command=${command}`,
+  ],
+  [
+    3,
+    (q) => q.ready > ALERTS.CodeqBacklogGrows.tasks && q.created > ALERTS.CodeqBacklogGrows.factor * q.going,
+    (q) => `grows: ${rate(q.created)} in, ${rate(q.going)} out, ${count(q.ready)} ready`,
+  ],
+  [
+    1,
+    (q) => q.dlq > 0,
+    (q) => `has ${plural(q.dlq, "dead letter")}`,
+    (command) => `#/dead?command=${command}`,
+  ],
+];
+
 /** The first thing that is wrong with a queue, as [urgency, text, address], or nothing. */
 export function problemOf(queue) {
-  const { command, ready, inProgress, dlq, paused, oldestReadyAgeSeconds: oldest = 0, history } = queue;
-  const address = `#/queues/${segment(command)}`;
-  if (paused && ready > 0) return [2, `is paused; ${plural(ready, "task")} waiting`, address];
-  if (ready > 0 && inProgress === 0 && oldest >= STARVING_SECONDS)
-    return [5, `has no worker: ${plural(ready, "task")} ready, the oldest for ${age(oldest)}`, address];
-  if (ready > 0 && oldest >= LATE_SECONDS)
-    return [4, `is behind: the oldest of ${plural(ready, "task")} has waited ${age(oldest)}`, address];
-  const [created, ended] = [history?.createdPerSecond ?? 0, history?.endedPerSecond ?? 0];
-  if (ready >= BACKLOG_TASKS && created > GROWTH * ended)
-    return [3, `grows: ${rate(created)} in, ${rate(ended)} out, ${count(ready)} ready`, address];
-  if (dlq > 0) return [1, `has ${plural(dlq, "dead letter")}`, `#/dead?command=${segment(command)}`];
-  return null;
+  const known = facts(queue);
+  const rule = RULES.find(([, isSo]) => isSo(known));
+  if (!rule) return null;
+  const [urgency, , text, address = (command) => `#/queues/${command}`] = rule;
+  return [urgency, text(known), address(segment(queue.command))];
 }
 
 export function attention() {

@@ -65,7 +65,7 @@ export function charts({ command, signal, onHistory = () => {} }) {
     const minutes = Number(range.value);
     const history = await get(`/admin/history${query({ command, minutes, points: POINTS })}`, { signal });
     for (const { kind, update } of made) update(dataOf(kind, history, minutes));
-    setText(note, `Since ${time(history.since)}: kept in memory, charts begin again when the server restarts.`);
+    setText(note, `Since ${time(history.since)}.`);
     onHistory(history);
   };
   const again = poll(ask, EVERY_MS, signal);

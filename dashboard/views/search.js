@@ -12,6 +12,7 @@ const PLACES = [
   ["ready", "Ready"],
   ["delayed", "Delayed"],
   ["running", "In progress"],
+  ["held", "Held"],
   ["dead", "Dead"],
   ["failed", "Failed"],
   ["cancelled", "Cancelled"],

@@ -1,13 +1,14 @@
 // One task: why it is where it is, what happened to it, what it carries.
 
 import { get, getText, post, remove, segment, send, session } from "../api.js";
-import { button, h, link, panel, replace } from "../dom.js";
+import { button, field, h, link, panel, replace } from "../dom.js";
 import { ask, attempt } from "../dialog.js";
 import { content, parseExactly } from "../content.js";
 import { poll } from "../poll.js";
 import { stateBadge, stateOf } from "../states.js";
 import { about, ageAll, redraw, timeline, why } from "./telling.js";
 import { runAgain } from "./again.js";
+import { graph } from "./graph.js";
 import { deliveryList } from "./webhooks.js";
 
 async function download(artifact) {
@@ -39,6 +40,39 @@ function outcome(record) {
   return parts;
 }
 
+function runNow(path, refresh) {
+  const run = async () => {
+    await attempt(() => post(`/admin/tasks/${path}/run-now`), "The task is ready.");
+    refresh();
+  };
+  return button("Run now", run, { class: "primary" });
+}
+
+/** The longest grace that a cancel may give. */
+const GRACE_SECONDS = 3600;
+
+/** A running task may be given time to end by itself. */
+function cancelling(path, state) {
+  const grace = h("input", { name: "grace", type: "number", min: 0, max: GRACE_SECONDS, value: 0, required: true });
+  const reason = h("input", { name: "reason", maxlength: 512, autocomplete: "off" });
+  const isRunning = state === "running";
+  const text = isRunning
+    ? "1 task will be cancelled. With a grace its worker is told and may end it until then; without one its result will be refused."
+    : "1 task will be cancelled. It will not run.";
+  return {
+    title: "Cancel this task?",
+    describe: async () => text,
+    fields: [isRunning ? field("Grace in seconds", grace) : null, field("Reason", reason)].filter(Boolean),
+    confirm: "Cancel task",
+    isDangerous: true,
+    act: (values) => {
+      const why = values.get("reason").trim();
+      const body = { graceSeconds: Number(values.get("grace") ?? 0), ...(why && { reason: why }) };
+      return post(`/admin/tasks/${path}/cancel`, body);
+    },
+  };
+}
+
 function actions(task, refresh) {
   if (!session.isAdmin) return [];
   const path = segment(task.id);
@@ -48,24 +82,9 @@ function actions(task, refresh) {
   };
   const state = stateOf(task);
   const list = [];
-  if (["ready", "delayed", "running"].includes(state)) {
-    const text =
-      state === "running"
-        ? "1 task will be cancelled; its worker's result will be refused."
-        : "1 task will be cancelled. It will not run.";
-    list.push(
-      button(
-        "Cancel task",
-        act({
-          title: "Cancel this task?",
-          describe: async () => text,
-          confirm: "Cancel task",
-          isDangerous: true,
-          act: () => post(`/admin/tasks/${path}/cancel`),
-        }),
-        { class: "danger" },
-      ),
-    );
+  if (state === "delayed") list.push(runNow(path, refresh));
+  if (["ready", "delayed", "held", "running"].includes(state)) {
+    list.push(button("Cancel task", act(cancelling(path, state)), { class: "danger" }));
   }
   if (task.status === "FAILED") {
     list.push(
@@ -155,6 +174,8 @@ function makePlaces(root) {
     reasons: h("div", { "aria-live": "polite" }),
     details: place(),
     attempts: place(),
+    graph: place(),
+    checkpoint: place(),
     payload: place(),
     result: place(),
     callbacks: place(),
@@ -165,7 +186,17 @@ function makePlaces(root) {
     panel("Details", {}, places.details),
     session.isAdmin ? panel("Attempts", {}, places.attempts) : null,
   );
-  replace(root, places.head, places.reasons, columns, places.payload, places.result, places.callbacks);
+  replace(
+    root,
+    places.head,
+    places.reasons,
+    places.graph,
+    columns,
+    places.checkpoint,
+    places.payload,
+    places.result,
+    places.callbacks,
+  );
   return places;
 }
 
@@ -178,7 +209,13 @@ async function draw(places, now, refresh, signal) {
     h("h1", { class: "mono" }, now.id, " ", stateBadge(state)),
   );
   replace(places.head, title, h("div", { class: "actions" }, copyId(now.id), again(now), actions(now, refresh)));
-  const { payload, ...others } = now;
+  const { payload, checkpoint, ...others } = now;
+  redraw(places.checkpoint, checkpoint ?? null, (saved) =>
+    saved === null ? [] : panel("Checkpoint", { class: "bare" }, content("Checkpoint", JSON.stringify(saved))),
+  );
+  if (!places.graph.firstChild && session.isAdmin) {
+    places.graph.append(graph(now, signal));
+  }
   if (!places.payload.firstChild)
     places.payload.append(panel("Payload", { class: "bare" }, content("Payload", payload ?? "null")));
   if (now.webhook && session.isAdmin && !places.callbacks.firstChild) {

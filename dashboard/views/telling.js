@@ -87,9 +87,22 @@ function traceId(task) {
   return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(task.traceParent ?? "")?.[1];
 }
 
+const isPart = (number) => typeof number === "number" && number >= 0;
+
+/** The part that is done, 0 to 1, where what was told says so: 0.4, 40, {percent: 40}, {done: 2, total: 5}. */
+export function partOf(progress) {
+  if (isPart(progress)) return progress <= 1 ? progress : progress <= 100 ? progress / 100 : undefined;
+  if (isPart(progress?.percent) && progress.percent <= 100) return progress.percent / 100;
+  const { done, total } = progress ?? {};
+  return isPart(done) && total > 0 && done <= total ? done / total : undefined;
+}
+
 /** What the running attempt told last. */
 function progressText(progress) {
-  return h("span", { class: "mono" }, typeof progress === "string" ? progress : JSON.stringify(progress));
+  const text = h("span", { class: "mono" }, typeof progress === "string" ? progress : JSON.stringify(progress));
+  const part = partOf(progress);
+  if (part === undefined) return text;
+  return h("div", { class: "told-progress" }, h("progress", { max: 1, value: part, "aria-label": "Progress" }), text);
 }
 
 export function about(task) {
@@ -117,6 +130,8 @@ export function about(task) {
     ],
     ["Idempotency key", task.idempotencyKey && copied(task.idempotencyKey, "Idempotency key")],
     ["Unique key", task.uniqueKey && copied(task.uniqueKey, "Unique key")],
+    ["Batch", task.batchId && link(`#/batches/${segment(task.batchId)}`, task.batchId, { class: "mono" })],
+    ["Waits for", task.waitingFor ? `${task.waitingFor} of ${task.after?.length ?? task.waitingFor}` : undefined],
     ["Expires", when(task.expiresAt)],
     ["Progress", task.progress === undefined ? undefined : progressText(task.progress)],
     ["Callback", task.webhook && h("span", { class: "mono" }, task.webhook)],

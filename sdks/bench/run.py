@@ -2,7 +2,8 @@
 
 usage: run.py --server BINARY [--tasks N] [--concurrency 64] [--check] [LANGUAGE ...]
 
-Needs what scripts/sdks.sh installs; the server should be a release build. With --check a figure under its bound is an error.
+Needs what scripts/sdks.sh installs; the server should be a release build. With --check a figure under its bound is an
+error.
 """
 
 import argparse

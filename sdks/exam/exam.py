@@ -37,7 +37,7 @@ def runner(language: str) -> list[str]:
         "python": [sys.executable, str(HERE / "runner.py")],
         "typescript": ["node", str(HERE / "runner.mjs")],
         "go": [str(REPOSITORY / "target/sdks/exam-go")],
-        "rust": [str(REPOSITORY / "target/debug/examples/exam")],
+        "rust": [str(Path(os.environ.get("CODEQ_BIN", REPOSITORY / "target/debug/codeq")).parent / "examples/exam")],
     }
     return commands[language]
 

@@ -128,7 +128,7 @@ def blocks(text: str) -> tuple[dict[str, str], list[str], str]:
     files: dict[str, str] = {}
     shell: list[str] = []
     printed, name = "", None
-    for before, kind, code in re.findall(r"(.*?)```(\w+)\n(.*?)```", text, re.DOTALL):
+    for before, kind, code in re.findall(r"(.*?)```(\w+)[\w,]*\n(.*?)```", text, re.DOTALL):
         named = re.search(r"`([\w./]+)`[^\n]*:\s*$", before)
         name = named[1] if named else None
         if kind == "sh":

@@ -1,6 +1,6 @@
 """Packs codeq binaries into npm packages: one per platform, and `codeq-cli`, which depends on all of them as optional.
 
-usage: npm.py VERSION OUTPUT_DIRECTORY PLATFORM=BINARY ... (platforms as npm names them: linux-x64, darwin-arm64, ...)
+usage: npm.py VERSION OUTPUT_DIRECTORY PLATFORM=BINARY ... (linux-x64, linux-x64-musl, darwin-arm64, ...)
 
 npm installs the package that fits the machine and leaves out the others; there is no install script.
 """
@@ -32,11 +32,13 @@ INDEX = """"use strict";
 exports.binaryPath = function binaryPath() {
   const name = `codeq-cli-${process.platform}-${process.arch}`;
   const file = process.platform === "win32" ? "codeq.exe" : "codeq";
-  try {
-    return require.resolve(`${name}/bin/${file}`);
-  } catch {
-    throw new Error(`codeq-cli has no binary for ${process.platform} on ${process.arch} (${name} is not installed)`);
+  // npm installs the one that fits the C library of the machine; the one for musl is static and runs with any.
+  for (const one of [name, `${name}-musl`]) {
+    try {
+      return require.resolve(`${one}/bin/${file}`);
+    } catch {}
   }
+  throw new Error(`codeq-cli has no binary for ${process.platform} on ${process.arch} (${name} is not installed)`);
 };
 """
 
@@ -52,11 +54,13 @@ def pack(version: str, output: Path, binaries: dict[str, Path]) -> list[Path]:
     }
     made = []
     for platform, binary in binaries.items():
-        system, machine = platform.split("-")
+        system, machine, *library = platform.split("-")
         name = f"codeq-cli-{platform}"
         file = "codeq.exe" if system == "win32" else "codeq"
         about = {"name": name, "description": f"The codeq binary for {platform}.", **common}
         about |= {"os": [system], "cpu": [machine], "files": ["bin"], "preferUnplugged": True}
+        if system == "linux":
+            about["libc"] = library or ["glibc"]
         files = {"package.json": (text(about), 0o644), f"bin/{file}": (binary.read_bytes(), 0o755)}
         made.append(tarball(output / f"{name}-{version}.tgz", files))
     about = {"name": "codeq-cli", "description": "codeQ, a durable task queue in one binary.", **common}

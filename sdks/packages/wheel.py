@@ -1,6 +1,7 @@
 """Packs a codeq binary into the wheel `codeq-cli`: `pip install codeq-cli` puts `codeq` on the PATH.
 
-usage: wheel.py BINARY VERSION PLATFORM_TAGS OUTPUT_DIRECTORY (manylinux_2_17_x86_64, macosx_11_0_arm64, ...; several with dots between)
+usage: wheel.py BINARY VERSION PLATFORM_TAGS OUTPUT_DIRECTORY
+(manylinux_2_17_x86_64, macosx_11_0_arm64, ...; several with dots between)
 
 The binary is the one that goes into the archive and the npm package, too: it is built and checked once.
 """

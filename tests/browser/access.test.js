@@ -18,8 +18,16 @@ before(async () => {
   const dead = await server.create("gone", {}, { maxAttempts: 1 });
   await server.claim("gone");
   await server.call("POST", `/tasks/${dead.id}/nack`, { reason: "timeout" });
+  const batch = await server.call("POST", "/batches", { name: "night" });
+  await server.create("member", {}, { batchId: batch.id });
+  const held = await server.create("held", {}, { after: [batch.id] });
+  await server.create("later", {}, { after: [held.id] });
   pages = [
     "/",
+    "/batches",
+    `/batches/${batch.id}`,
+    `/tasks/${held.id}`,
+    "/webhooks?state=delivered",
     "/queues/render_video",
     "/dead",
     `/tasks/${dead.id}`,

@@ -7,7 +7,7 @@ need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
   command -v "$1" >/dev/null && return
   local sudo=""
   [ "$(id -u)" = 0 ] || sudo=sudo
-  $sudo apt-get update -qq && $sudo apt-get install -y -qq "$2" >/dev/null
+  $sudo apt-get update -qq && $sudo apt-get install -y -qq -o DPkg::Lock::Timeout=300 "$2" >/dev/null
 }
 
 need node nodejs
@@ -15,11 +15,22 @@ need npm npm
 need chromium chromium
 npm ci --no-audit --no-fund --silent
 
-if [ -z "${CODEQ:-}" ]; then
+CODEQ=${CODEQ:-${CODEQ_BIN:-}}
+if [ -z "$CODEQ" ]; then
   (cd ../.. && cargo build --locked -q -p codeq)
   CODEQ=$(cd ../.. && cargo metadata --format-version 1 --no-deps --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/codeq
 fi
 export CODEQ
 # One file at a time: figures of the first paint are worth nothing beside another browser.
-[ $# -gt 0 ] || set -- ./*.test.js
-exec node --test --test-concurrency=1 "$@"
+if [ $# -gt 0 ]; then
+  exec node --test --test-concurrency=1 "$@"
+fi
+node --test --test-concurrency=1 ./*.test.js
+
+# The pictures of the documentation can be taken.
+pictures=$(mktemp -d)
+trap 'rm -rf "$pictures"' EXIT
+env SECONDS=5 BUSY=60 TO="$pictures" node screenshots.js
+for picture in ../../docs/images/*-*-*.png; do
+  [ -s "$pictures/$(basename "$picture")" ] || { echo "there is no picture $(basename "$picture")" >&2; exit 1; }
+done

@@ -1,4 +1,5 @@
-// Takes the pictures in docs/images, those that a page shows. SECONDS says how long the scene plays before.
+// Takes the pictures in docs/images, those that a page shows. SECONDS says how long the scene plays before, TO another
+// directory for them.
 
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -6,7 +7,7 @@ import { openBrowser, openPage } from "./page.js";
 import { play, set } from "./scene.js";
 import { Server } from "./server.js";
 
-const images = fileURLToPath(new URL("../../docs/images/", import.meta.url));
+const images = process.env.TO ? `${process.env.TO}/` : fileURLToPath(new URL("../../docs/images/", import.meta.url));
 const SIZES = [
   [1280, 860],
   [390, 844],
@@ -23,7 +24,11 @@ const SHOWN = [
 ];
 
 async function pages(server) {
-  const { items } = await server.call("GET", "/admin/tasks?place=dead&limit=1");
+  let items = [];
+  while (items.length === 0) {
+    ({ items } = await server.call("GET", "/admin/tasks?place=dead&limit=1"));
+    if (items.length === 0) await play(server, 2);
+  }
   return [
     ["overview", "/", ".store dd"],
     ["queue", "/queues/render_video", ".task-list tbody tr"],

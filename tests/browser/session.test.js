@@ -80,7 +80,7 @@ test("a page recovers by itself when the server restarts", async (t) => {
   assert.equal(await page.evaluate(() => window.isSamePage), true);
 });
 
-test("a callback that fails is shown and delivered again", async (t) => {
+test("a callback that fails is shown with its answer and retried", async (t) => {
   let isUp = false;
   const received = [];
   const hook = createServer((request, response) => {
@@ -101,7 +101,8 @@ test("a callback that fails is shown and delivered again", async (t) => {
   await row.filter({ hasText: "500" }).waitFor();
   isUp = true;
   const delivered = once(hook, "request");
-  await row.getByRole("button", { name: /Redeliver/ }).click();
+  // The server redelivers only what has failed for good.
+  assert.equal(await row.getByRole("button", { name: /Redeliver/ }).count(), 0);
   await delivered;
   await page.getByText("No callback is waiting.").waitFor();
   assert.deepEqual(received, ["/done"]);

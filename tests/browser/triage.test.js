@@ -128,43 +128,74 @@ test("the overview says what needs attention", async (t) => {
   const list = page.getByRole("region", { name: "Needs attention" });
   await list.getByText("is paused; 3 tasks waiting").waitFor();
   await list.locator("li", { hasText: "broken" }).getByText("has 1 dead letter").waitFor();
+  for (let n = 0; n < 3; n += 1) await server.create("failing");
+  for (const { id } of await server.claim("failing", 3))
+    await server.call("POST", `/tasks/${id}/result`, { status: "FAILED", error: "no such image" });
+  await list.locator("li", { hasText: "failing" }).getByText("fails: 3 of 3 tasks in 15 minutes").waitFor();
 });
 
-test("a queue without a worker is named before it is late", async (t) => {
+test("what goes wrong in a queue is named by the rules of the alerts", async (t) => {
   const page = await open(t, "/");
   const told = await page.evaluate(async () => {
     const { problemOf } = await import("/ui/views/attention.js");
     const quiet = { command: "q", ready: 0, inProgress: 0, dlq: 0, paused: false };
     return [
       problemOf(quiet),
-      problemOf({ ...quiet, ready: 4, oldestReadyAgeSeconds: 45 })[1],
-      problemOf({ ...quiet, ready: 4, inProgress: 2, oldestReadyAgeSeconds: 400 })[1],
+      problemOf({ ...quiet, ready: 4, oldestReadyAgeSeconds: 45 }),
+      problemOf({ ...quiet, ready: 4, oldestReadyAgeSeconds: 65 })[1],
+      problemOf({ ...quiet, ready: 4, inProgress: 2, oldestReadyAgeSeconds: 400 }),
+      problemOf({ ...quiet, ready: 4, inProgress: 2, oldestReadyAgeSeconds: 1000 })[1],
       problemOf({ ...quiet, ready: 500, inProgress: 2, history: { createdPerSecond: 9, endedPerSecond: 2 } })[1],
+      problemOf({ ...quiet, ready: 9, inProgress: 2, limited: 7, oldestReadyAgeSeconds: 65 })[1],
+      problemOf({ ...quiet, history: { ended: [40, 20], failed: [1, 4] } }),
+      problemOf({ ...quiet, history: { ended: [20, 20], failed: [1, 4] } })[1],
     ];
   });
   assert.deepEqual(told, [
     null,
-    "has no worker: 4 tasks ready, the oldest for 45s",
-    "is behind: the oldest of 4 tasks has waited 6m 40s",
+    null,
+    "has no worker: 4 tasks ready, the oldest for 1m 5s",
+    null,
+    "is behind: the oldest of 4 tasks has waited 16m 40s",
     "grows: 9/s in, 2/s out, 500 ready",
+    "has reached a limit of its policy: 7 tasks held back, the oldest for 1m 5s",
+    null,
+    "fails: 5 of 40 tasks in 15 minutes",
   ]);
 });
 
 // "16m 40s" read "6m 40s".
-test("no label of a chart is cut", async (t) => {
-  const page = await open(t, "/");
-  const cut = await page.evaluate(async () => {
-    const { chart } = await import("/ui/chart.js");
-    const { millis } = await import("/ui/format.js");
-    const made = chart({ title: "Long", series: [{ name: "p95", kind: "warn" }], format: millis });
-    document.querySelector("main").append(made.node);
-    made.update({ from: 0, to: 60_000, start: 0, step: 30_000, lines: [[0, 1_000_000]] });
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    const box = made.node.querySelector("svg").getBoundingClientRect();
-    const labels = [...made.node.querySelectorAll("text[text-anchor=end]")];
-    return labels.filter((label) => label.getBoundingClientRect().left < box.left).map((label) => label.textContent);
+for (const width of [390, 1440]) {
+  test(`no label of a chart is cut at ${width} pixels`, async (t) => {
+    const page = await open(t, "/");
+    await page.setViewportSize({ width, height: 900 });
+    const cut = await page.evaluate(async () => {
+      const { chart } = await import("/ui/chart.js");
+      const { millis } = await import("/ui/format.js");
+      const made = chart({ title: "Long", series: [{ name: "p95", kind: "warn" }], format: millis });
+      document.querySelector("main").append(made.node);
+      made.update({ from: 0, to: 3_600_000, start: 0, step: 1_800_000, lines: [[0, 1_000_000, 500_000]] });
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const box = made.node.querySelector("svg").getBoundingClientRect();
+      const labels = [...made.node.querySelectorAll("text.label")];
+      const isInside = (own) =>
+        own.left >= box.left && own.right <= box.right && own.top >= box.top && own.bottom <= box.bottom;
+      if (labels.length < 4) return ["there are too few labels"];
+      return labels.filter((label) => !isInside(label.getBoundingClientRect())).map((label) => label.textContent);
+    });
+    assert.deepEqual(cut, []);
   });
-  assert.deepEqual(cut, []);
+}
+
+// "Last 15 min" stood in a quarter of the width: "Last" alone, and the rest below.
+test("labels of a queue's card stand on one line at 390 pixels", async (t) => {
+  await server.create("narrow");
+  const page = await open(t, "/");
+  await page.setViewportSize({ width: 390, height: 844 });
+  const cell = page.locator("tbody tr td.spark-cell").first();
+  await cell.waitFor();
+  const [row, own] = await cell.evaluate((node) => [node.parentElement.clientWidth, node.clientWidth]);
+  assert.ok(own > row * 0.8, `${own} of ${row} pixels`);
 });
 
 test("failed callbacks are redelivered together", async (t) => {
@@ -187,11 +218,11 @@ test("failed callbacks are redelivered together", async (t) => {
   await page.getByLabel("Token").fill("t");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("2 callbacks", { exact: true }).waitFor();
-  await page.getByRole("button", { name: "Redeliver all shown…" }).click();
+  await page.getByRole("button", { name: "Redeliver all failed…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("2 callbacks to 1 host will be sent again: 127.0.0.1:9.").waitFor();
+  await dialog.getByText("Shown: 2 callbacks to 127.0.0.1:9.").waitFor();
   await dialog.getByRole("button", { name: "Redeliver" }).click();
-  await page.getByText("The callbacks are being delivered.").waitFor();
+  await page.getByText("2 callbacks will be delivered again.").waitFor();
 });
 
 // Failed work was mixed with completed work under "Done".

@@ -19,6 +19,8 @@ pub struct Account {
     /// Orders of which at least one create was acknowledged.
     pub acknowledged: u64,
     pub found: Found,
+    /// Milliseconds until a create was acknowledged after a promotion: the middle one and the longest.
+    pub recovered: Option<(u64, u64)>,
     /// Changes to files that losses of power took back.
     pub taken_back: usize,
     pub lost: u64,
@@ -30,7 +32,14 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn make(plan: &Plan, books: &Books, found: Found, servers: &[Server], took: Duration) -> Account {
+    pub fn make(
+        plan: &Plan,
+        books: &Books,
+        found: Found,
+        servers: &[Server],
+        recovered: &[u64],
+        took: Duration,
+    ) -> Account {
         let panics: u64 = servers.iter().map(Server::panics).sum();
         let pages = books.pages();
         let mut texts: Vec<String> = Vec::new();
@@ -48,6 +57,7 @@ impl Account {
             counts: pages.counts,
             acknowledged: pages.orders.values().filter(|book| book.is_acknowledged).count() as u64,
             found,
+            recovered: (!recovered.is_empty()).then(|| middle_and_last(recovered)),
             taken_back: servers.iter().map(Server::lost).sum(),
             lost: pages.wrong(Wrong::Lost),
             doubled: pages.wrong(Wrong::Doubled),
@@ -68,7 +78,7 @@ impl Account {
 
     fn rows(&self) -> Vec<(&'static str, Value)> {
         let Account { counts, found, .. } = self;
-        vec![
+        let mut rows = vec![
             ("storage", json!(self.storage)),
             ("seed", json!(self.seed)),
             ("kill rounds", json!(self.rounds)),
@@ -92,7 +102,12 @@ impl Account {
             ("lent twice at once", json!(self.doubled)),
             ("stuck", json!(self.stuck)),
             ("unexpected", json!(self.unexpected)),
-        ]
+        ];
+        if let Some((middle, longest)) = self.recovered {
+            rows.push(("ms until a create, middle", json!(middle)));
+            rows.push(("ms until a create, longest", json!(longest)));
+        }
+        rows
     }
 
     pub fn json(&self) -> Value {
@@ -101,6 +116,12 @@ impl Account {
         all.insert("texts".into(), json!(self.texts));
         Value::Object(all)
     }
+}
+
+fn middle_and_last(times: &[u64]) -> (u64, u64) {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    (sorted[sorted.len() / 2], sorted[sorted.len() - 1])
 }
 
 impl fmt::Display for Account {

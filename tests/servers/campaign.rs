@@ -7,11 +7,12 @@ use super::clients::{TOKEN, WORKER_TOKENS};
 use super::doors::Doors;
 use super::power::Power;
 use super::process::Server;
-use super::producer::Producer;
+use super::producer::{BACKLOG, Producer};
 use super::redis::Redis;
+use super::replicated::{Promoter, Replicated};
 use super::task_book::Wrong;
 use super::worker::Worker;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ const IN_VAIN_MS: std::ops::Range<u64> = 0..200;
 /// Longer than every lease, backoff and delay together; what is alive then is stuck.
 const DRAIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
+/// For the first create after a promotion.
+const FOLLOWED: Duration = Duration::from_secs(60);
 /// Kills between two lines of progress.
 const TOLD_EVERY: u32 = 50;
 
@@ -50,6 +53,13 @@ pub enum Storage {
     /// Two servers over one redis-server that syncs every write. Of three rounds two kill a server, in turn,
     /// and one kills Redis.
     Redis,
+    /// Two servers over redis-servers with a replica each. Every round takes a master away, by a kill or by stopping it
+    /// until another one has been promoted; no process of ours is restarted.
+    Replicated {
+        promoter: Promoter,
+        /// How many replicas have to have what is answered.
+        wait_replicas: u32,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +119,10 @@ impl Stage {
 struct Ground {
     servers: Vec<Server>,
     redis: Option<Redis>,
+    /// And how many replicas have to have what is answered.
+    replicated: Option<(Replicated, u32)>,
+    /// How long it took until a create was acknowledged once one could be, in milliseconds.
+    recovered: Vec<u64>,
     stage: Arc<Stage>,
     _directory: TempDir,
 }
@@ -140,7 +154,7 @@ pub async fn campaign(plan: &Plan) -> anyhow::Result<Account> {
     }
     counting.await.context("the counting panicked")?;
     let found = auditor.look(drained).await?;
-    Ok(Account::make(plan, &stage.books, found, &ground.servers, begun.elapsed()))
+    Ok(Account::make(plan, &stage.books, found, &ground.servers, &ground.recovered, begun.elapsed()))
 }
 
 fn clients(stage: &Arc<Stage>, random: &mut SmallRng) -> Vec<tokio::task::JoinHandle<()>> {
@@ -169,9 +183,13 @@ async fn count(stage: Arc<Stage>) {
 impl Ground {
     fn prepare(plan: &Plan, random: &mut SmallRng) -> anyhow::Result<Ground> {
         let directory = tempfile::tempdir()?;
-        let (redis, count) = match plan.storage {
-            Storage::Redis => (Some(Redis::start(&directory.path().join("redis"))?), 2),
-            Storage::Embedded { .. } | Storage::Memory => (None, 1),
+        let place = directory.path().join("redis");
+        let (redis, replicated, count) = match plan.storage {
+            Storage::Redis => (Some(Redis::start(&place)?), None, 2),
+            Storage::Replicated { promoter, wait_replicas } => {
+                (None, Some((Replicated::start(promoter, &place)?, wait_replicas)), 2)
+            }
+            Storage::Embedded { .. } | Storage::Memory => (None, None, 1),
         };
         let stage = Arc::new(Stage {
             books: Books::default(),
@@ -193,21 +211,34 @@ impl Ground {
                     (json!("embedded"), json!({"path": data, "numShards": shards}))
                 }
                 (_, Some(redis)) => (json!("kvrocks"), json!({"addr": redis.address()})),
-                (_, None) => (json!("memory"), json!({})),
+                (_, None) => match &replicated {
+                    Some((all, wait_replicas)) => {
+                        if all.is_cluster() {
+                            config["sharding"] = json!({"enabled": true, "spread": true});
+                        }
+                        (json!("kvrocks"), all.config(*wait_replicas))
+                    }
+                    None => (json!("memory"), json!({})),
+                },
             };
             config["localArtifactsDir"] = json!(place.join("artifacts"));
             let mut server = Server::new(&plan.server, &place, &config, power)?;
-            for _ in 0..KILLED_AT_FIRST {
+            let killed = if replicated.is_some() { 0 } else { KILLED_AT_FIRST };
+            for _ in 0..killed {
                 server.start_in_vain(Duration::from_millis(random.random_range(IN_VAIN_MS)), random)?;
             }
             stage.doors.open(number, server.start()?);
             servers.push(server);
         }
-        Ok(Ground { servers, redis, stage, _directory: directory })
+        let recovered = Vec::new();
+        Ok(Ground { servers, redis, replicated, recovered, stage, _directory: directory })
     }
 
     /// Kills whose turn it is, and starts it again.
     fn strike(&mut self, round: u32, random: &mut SmallRng) -> anyhow::Result<()> {
+        if self.replicated.is_some() {
+            return self.take_a_master(round);
+        }
         if let Some(redis) = self.redis.as_mut().filter(|_| round % 3 == 2) {
             return redis.kill_and_start();
         }
@@ -222,6 +253,29 @@ impl Ground {
         }
         self.stage.doors.open(turn, server.start()?);
         Ok(())
+    }
+}
+
+impl Ground {
+    fn take_a_master(&mut self, round: u32) -> anyhow::Result<()> {
+        let Some((replicated, wait_replicas)) = &mut self.replicated else { return Ok(()) };
+        let strike = replicated.strike(round)?;
+        // The one that was promoted has no replica until the old master is back, and confirms nothing before.
+        let strike = match wait_replicas {
+            0 => Some(strike),
+            _ => replicated.restore(strike).map(|()| None)?,
+        };
+        let (begun, before) = (Instant::now(), self.stage.books.pages().counts.creates);
+        // With too much to do nobody creates.
+        let is_busy = || self.stage.backlog() > BACKLOG;
+        while self.stage.books.pages().counts.creates == before && !is_busy() {
+            ensure!(begun.elapsed() < FOLLOWED, "no create is acknowledged after a promotion");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !is_busy() {
+            self.recovered.push(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        }
+        strike.map_or(Ok(()), |strike| replicated.restore(strike))
     }
 }
 

@@ -17,8 +17,10 @@ pub mod power;
 mod process;
 mod producer;
 mod redis;
+mod replicated;
 mod task_book;
 mod worker;
 
 pub use account::Account;
 pub use campaign::{Durability, Plan, Storage, campaign};
+pub use replicated::Promoter;

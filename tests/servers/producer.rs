@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Live tasks after which producers wait for the workers.
-const BACKLOG: u64 = 2_000;
+pub const BACKLOG: u64 = 2_000;
 /// A producer pauses for so long after an order, times the backlog in hundreds: it never stops for long, so
 /// that every kill meets some that have just sent something.
 const PACE: Duration = Duration::from_millis(6);

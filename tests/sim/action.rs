@@ -1,10 +1,12 @@
 //! What clients ask of a store, one call each, and what they hear.
 
+use codeq_queue::batch::{Batch, NewBatch};
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{
     Abandon, Cancel, Claim, Created, Heartbeat, Nack, Report, Returned, Submit, TaskRef,
 };
-use codeq_queue::{Delivery, Failure, NewTask, QueueKey, Refusal, ResultRecord, Store, Task, Time};
+use codeq_queue::{Delivery, Failure, NewTask, QueueKey, Refusal, ResultRecord, Store, Task, TaskId, Time};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -21,6 +23,10 @@ pub enum Action {
     Cleanup(Time),
     Pause(QueueKey),
     Resume(QueueKey),
+    PutPolicy(QueueKey, &'static str),
+    CreateBatch(NewBatch),
+    CloseBatch(TaskId),
+    CancelBatch(TaskId),
     TakeDeliveries(Duration),
     ReportDelivery(Delivery, DeliveryReport),
 }
@@ -34,6 +40,7 @@ pub enum Reply {
     Returned(Result<Returned, Refusal>),
     Operated(Result<Task, Refusal>),
     Deliveries(Vec<Delivery>),
+    Grouped(Result<Batch, Refusal>),
     Nothing,
 }
 
@@ -62,8 +69,22 @@ impl Action {
             Action::Cancel(task) => Reply::Operated(store.cancel(vec![Cancel::now(task)]).await?.remove(0)),
             Action::Requeue(task) => Reply::Operated(store.requeue(vec![task], None).await?.remove(0)),
             Action::TakeDeliveries(hold) => Reply::Deliveries(store.take_deliveries(4, hold).await?),
+            Action::CreateBatch(_) | Action::CloseBatch(_) | Action::CancelBatch(_) => {
+                self.group(store, tenant).await?
+            }
             other => other.change(store, tenant).await.map(|()| Reply::Nothing)?,
         })
+    }
+
+    async fn group(self, store: &dyn Store, tenant: &str) -> Result<Reply, Failure> {
+        let batching = store.batching().expect("an embedded store keeps batches");
+        let tenant: Arc<str> = tenant.into();
+        Ok(Reply::Grouped(match self {
+            Action::CreateBatch(new) => batching.create_batch(new).await?,
+            Action::CloseBatch(id) => batching.close_batch(tenant, id).await?,
+            Action::CancelBatch(id) => batching.cancel_batch(tenant, id).await?,
+            _ => unreachable!("only batches are grouped"),
+        }))
     }
 
     /// What is answered with nothing that anyone needs.
@@ -73,6 +94,10 @@ impl Action {
             Action::Cleanup(before) => drop(store.cleanup(tenant.into(), before, 100).await?),
             Action::Pause(queue) => drop(store.pause(queue).await?),
             Action::Resume(queue) => drop(store.resume(queue).await?),
+            Action::PutPolicy(queue, text) => {
+                let policing = store.policing().expect("an embedded store keeps policies");
+                drop(policing.put_policy(queue, text.into()).await?);
+            }
             Action::ReportDelivery(delivery, report) => {
                 drop(store.report_delivery(delivery.id, report).await?);
             }

@@ -2,6 +2,7 @@
 //! receivers of callbacks that lie. All drawn from the seed.
 
 use super::action::{Action, Reply};
+use super::flows::LIMITED;
 use super::ledger::result_text;
 use super::world::World;
 use codeq_queue::delivery::DeliveryReport;
@@ -20,7 +21,7 @@ const KEYS: u32 = 12;
 
 impl World {
     pub(super) fn next_action(&mut self) -> Option<Action> {
-        Some(match self.rng.random_range(0..100) {
+        Some(match self.rng.random_range(0..118) {
             0..30 => self.create(),
             30..50 => Action::Claim(self.claim()),
             50..76 => return self.report(),
@@ -31,7 +32,10 @@ impl World {
             86..88 => Action::Pause(self.queue()),
             88..91 => Action::Resume(self.queue()),
             91..94 => Action::TakeDeliveries(Duration::from_secs(self.rng.random_range(1..60))),
-            _ => return self.report_delivery(),
+            94..100 => return self.report_delivery(),
+            100..111 => self.create_in_lane(),
+            111 => self.put_policy(),
+            _ => self.act_on_batch(),
         })
     }
 
@@ -45,7 +49,7 @@ impl World {
     }
 
     /// Mostly one of the newest.
-    fn anyone(&mut self) -> Option<TaskRef> {
+    pub(super) fn anyone(&mut self) -> Option<TaskRef> {
         let known = self.ledger.known.len();
         let reach = if self.rng.random_bool(0.5) { 20 } else { 400 };
         let back = self.rng.random_range(0..reach);
@@ -74,7 +78,7 @@ impl World {
         if self.rng.random_bool(0.2) {
             new = new.delayed_ms(self.rng.random_range(1..60_000));
         }
-        Action::Create(new.build(&self.tenant))
+        Action::Create(self.relate(new).build(&self.tenant))
     }
 
     pub(super) fn worker(&mut self) -> Arc<Owner> {
@@ -84,7 +88,7 @@ impl World {
     fn claim(&mut self) -> Claim {
         let commands = match self.rng.random_bool(0.4) {
             true => Commands::Any,
-            false => Commands::these([self.command(), self.command()]),
+            false => Commands::these([self.command(), LIMITED]),
         };
         Claim {
             tenant: self.tenant.clone(),

@@ -3,7 +3,7 @@
 
 use super::action::{Action, Reply};
 use super::checks::wake::answered;
-use super::checks::{Checked, broken, reach};
+use super::checks::{Checked, Violation, batches, broken, reach};
 use super::clients::COMMANDS;
 use super::ledger::result_text;
 use super::world::World;
@@ -11,9 +11,11 @@ use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{Claim, Report, Submit, Wait};
 use codeq_queue::{Commands, Outcome, Owner, QueueKey, Task};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TURNS: u32 = 10;
+/// A note that has not come by then was lost; it comes again when the clock has moved on.
+const NOTE_PATIENCE: Duration = Duration::from_millis(300);
 
 impl World {
     pub(super) async fn finish(&mut self) -> Checked {
@@ -24,17 +26,35 @@ impl World {
         }
         for _ in 0..TURNS {
             self.drain().await?;
+            self.release().await?;
             self.set_clock(self.ledger.latest.plus(reach::WITHIN / TURNS));
         }
         let look = self.look().await?;
         reach::drained(&look)?;
+        batches::over(&self.ledger, &look)?;
         self.deliver().await?;
         answered("close", self.door.store.clone().close()).await?.ok();
         self.power_cycle().await
     }
 
+    /// Drains what has been released until nothing is held for a reason that is over. Shards tell each other of ends at
+    /// their own pace.
+    async fn release(&mut self) -> Checked {
+        let begun = Instant::now();
+        loop {
+            let look = self.look().await?;
+            let is_stuck = batches::stuck(&look).is_some();
+            if self.drain().await? == 0 && (!is_stuck || begun.elapsed() > NOTE_PATIENCE) {
+                return Ok(());
+            }
+            if is_stuck {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
     /// A call that must succeed now.
-    async fn act(&mut self, action: Action) -> Result<Reply, super::Violation> {
+    pub(super) async fn act(&mut self, action: Action) -> Result<Reply, Violation> {
         let is_stale = self.ledger.is_stale(&action);
         self.ledger.intend(&action);
         self.counts.operations += 1;
@@ -51,8 +71,10 @@ impl World {
         }
     }
 
-    async fn drain(&mut self) -> Checked {
+    /// How many tasks it ended.
+    async fn drain(&mut self) -> Result<usize, Violation> {
         let owner = Arc::new(Owner::new("drain", "drain"));
+        let mut ended = 0;
         loop {
             let claim = Claim {
                 tenant: self.tenant.clone(),
@@ -63,10 +85,11 @@ impl World {
                 count: 50,
                 wait: Wait::No,
             };
-            let Reply::Lent(tasks) = self.act(Action::Claim(claim)).await? else { return Ok(()) };
+            let Reply::Lent(tasks) = self.act(Action::Claim(claim)).await? else { return Ok(ended) };
             if tasks.is_empty() {
-                return Ok(());
+                return Ok(ended);
             }
+            ended += tasks.len();
             for task in tasks {
                 self.complete(&owner, task).await?;
             }

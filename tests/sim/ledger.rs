@@ -3,6 +3,7 @@
 
 use super::action::{Action, Reply};
 use super::checks::{self, Checked};
+use super::flows::{BatchAccount, LIMITED, RunningAccount};
 use super::look::Look;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::store::{Created, TaskRef};
@@ -69,6 +70,7 @@ pub struct Account {
 
 pub struct Ledger {
     pub rules: Rules,
+    pub tenant: Arc<str>,
     pub accounts: BTreeMap<TaskId, Account>,
     /// In the order in which they were heard of.
     pub known: Vec<TaskRef>,
@@ -77,6 +79,9 @@ pub struct Ledger {
     pub keys: BTreeMap<(String, String), TaskId>,
     /// Tasks whose callback a receiver has confirmed, known or not.
     pub confirmed: BTreeSet<TaskId>,
+    /// Those that someone was told of.
+    pub batches: BTreeMap<TaskId, BatchAccount>,
+    pub running: RunningAccount,
     pub now: Time,
     /// The furthest the clock has been.
     pub latest: Time,
@@ -84,14 +89,17 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(rules: Rules, now: Time) -> Ledger {
+    pub fn new(rules: Rules, tenant: Arc<str>, now: Time) -> Ledger {
         Ledger {
             rules,
+            tenant,
             accounts: BTreeMap::new(),
             known: Vec::new(),
             sent: BTreeMap::new(),
             keys: BTreeMap::new(),
             confirmed: BTreeSet::new(),
+            batches: BTreeMap::new(),
+            running: RunningAccount::default(),
             now,
             latest: now,
             step: 0,
@@ -99,6 +107,9 @@ impl Ledger {
     }
 
     pub fn clock_moved(&mut self, now: Time) {
+        if now < self.now {
+            self.running.starts.clear();
+        }
         self.now = now;
         self.latest = self.latest.max(now);
     }
@@ -152,6 +163,7 @@ impl Ledger {
                 self.confirmed.insert(delivery.task_id);
             }
             other => {
+                self.intend_flow(other);
                 let report = other.report().map(|report| (report.id, report.attempt));
                 if let Some(lent) = report.and_then(|(id, attempt)| self.lent(id, attempt)) {
                     lent.may_be_over = true;
@@ -192,7 +204,13 @@ impl Ledger {
                     checks::timers::lent(self, task)?;
                     self.learn(task);
                     self.lend(task);
+                    self.start(task)?;
                 }
+            }
+            (_, Reply::Grouped(Ok(batch))) => {
+                let account = self.batches.entry(batch.id).or_default();
+                account.end = account.end.or(batch.end);
+                account.is_closed |= batch.closed_at.is_some();
             }
             (Action::Heartbeat(beat), Reply::Extended(Ok(()))) => {
                 checks::owner::reported(action, is_stale)?;
@@ -274,15 +292,23 @@ impl Ledger {
         }
     }
 
+    fn start(&mut self, task: &Task) -> Checked {
+        if &*task.body.command == LIMITED {
+            self.running.starts.push(self.now);
+        }
+        self.running.rate.map_or(Ok(()), |rate| checks::limits::started(&self.running.starts, rate))
+    }
+
     fn lend(&mut self, task: &Task) {
         let Some(lease) = task.state.lease() else { return };
+        let may_be_over = self.may_be_cancelled(task);
         let account = self.accounts.get_mut(&task.id).expect("it was just learned of");
         account.not_before = None;
         account.lent = Some(Lent {
             owner: lease.owner.clone(),
             attempt: task.attempts,
             until: lease.until,
-            may_be_over: account.cancelled_in == self.step,
+            may_be_over: may_be_over || account.cancelled_in == self.step,
             beats: (0, 0),
         });
     }
@@ -316,6 +342,13 @@ impl Ledger {
                 account.ended = Some((task.state.clone(), record.clone()));
             }
         }
+        self.running.take_in(look);
+        for (id, account) in &mut self.batches {
+            let batch = look.batches.get(id);
+            account.end = batch.and_then(|batch| batch.end);
+            account.is_closed = batch.is_none_or(|batch| batch.closed_at.is_some());
+        }
+        self.batches.retain(|id, _| look.batches.contains_key(id));
         for delivery in &look.deliveries {
             if let Some(account) = self.accounts.get_mut(&delivery.task_id) {
                 account.callbacks.insert(delivery.id);

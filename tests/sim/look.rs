@@ -1,9 +1,12 @@
 //! One look at everything a store shows, while nobody is at work.
 
+use super::flows::LIMITED;
 use super::ledger::Ledger;
+use codeq_queue::batch::Batch;
 use codeq_queue::store::{Health, ResultLookup, TaskRef, Wait};
 use codeq_queue::{
-    Delivery, Failure, Filter, Page, QueueStats, ResultRecord, State, Store, Task, TaskId, Time,
+    Delivery, Failure, Filter, Page, QueueKey, QueueStats, ResultRecord, State, Store, StoredPolicy, Task,
+    TaskId, Time,
 };
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
@@ -23,6 +26,10 @@ pub struct Look {
     pub without_lookup: Vec<TaskId>,
     pub queues: Vec<QueueStats>,
     pub deliveries: Vec<Delivery>,
+    /// Of the queue that has one.
+    pub policy: Option<StoredPolicy>,
+    /// Those that clients know of and that are still there.
+    pub batches: BTreeMap<TaskId, Batch>,
 }
 
 impl Look {
@@ -92,7 +99,17 @@ async fn look_once(store: &dyn Store, ledger: &Ledger) -> Result<Look, Failure> 
     deliveries.extend(store.deliveries(None, true, 0, usize::MAX).await?);
     let queues = store.queues(None).await?;
     let listed = listed.iter().map(|task| task.id).collect();
-    Ok(Look { tasks, listed, records, without_lookup, queues, deliveries })
+    let policing = store.policing().expect("an embedded store keeps policies");
+    let policy = policing.policy(QueueKey::new(&ledger.tenant, LIMITED)).await?;
+    let batches = batches(store, ledger).await?;
+    Ok(Look { tasks, listed, records, without_lookup, queues, deliveries, policy, batches })
+}
+
+async fn batches(store: &dyn Store, ledger: &Ledger) -> Result<BTreeMap<TaskId, Batch>, Failure> {
+    let batching = store.batching().expect("an embedded store keeps batches");
+    let known = ledger.batches.keys().map(|id| batching.batch(ledger.tenant.clone(), *id));
+    let found = try_join_all(known).await?.into_iter().flatten();
+    Ok(found.map(|batch| (batch.id, batch)).collect())
 }
 
 async fn list(store: &dyn Store) -> Result<Vec<Task>, Failure> {

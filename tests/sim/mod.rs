@@ -10,6 +10,7 @@ pub mod checks;
 mod clients;
 mod faults;
 mod finale;
+mod flows;
 mod ground;
 pub mod ledger;
 mod look;
@@ -21,7 +22,7 @@ use checks::Violation;
 use plants::Plant;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Seeds between two lines of progress.
 const TOLD_EVERY: u64 = 1000;
@@ -75,20 +76,14 @@ pub fn live(seed: u64, plant: Option<Plant>) -> Result<Counts, Failing> {
     lived.map_err(|violation| Failing { seed, violation })
 }
 
-/// Lives `seeds` from `from` on, `threads` at once, until one fails or the time is over.
-pub fn campaign(
-    from: u64,
-    seeds: u64,
-    threads: usize,
-    within: Duration,
-    plant: Option<Plant>,
-) -> (Counts, Option<Failing>) {
+/// Lives `seeds` from `from` on, `threads` at once, until one fails.
+pub fn campaign(from: u64, seeds: u64, threads: usize, plant: Option<Plant>) -> (Counts, Option<Failing>) {
     let (next, begun) = (AtomicU64::new(from), Instant::now());
     let done: Mutex<(Counts, Option<Failing>)> = Mutex::default();
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::SeqCst);
-            if seed >= from + seeds || begun.elapsed() > within {
+            if seed >= from + seeds {
                 return;
             }
             let lived = live(seed, plant);

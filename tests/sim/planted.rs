@@ -4,10 +4,9 @@
 use codeq_tests::sim;
 use codeq_tests::sim::plants::Plant;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
+/// Each is found by one of the first few.
 const SEEDS: u64 = 2000;
-const WITHIN: Duration = Duration::from_secs(120);
 
 /// Some bugs are in every store of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -16,7 +15,7 @@ fn found_by(plant: Plant, checks: &[&str]) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     Plant::sow(Some(plant));
     let threads = 2 * std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (counts, failing) = sim::campaign(1, SEEDS, threads, WITHIN, Some(plant));
+    let (counts, failing) = sim::campaign(1, SEEDS, threads, Some(plant));
     Plant::sow(None);
     let failing = failing.unwrap_or_else(|| panic!("{plant:?} was not found: {counts:?}"));
     println!("{plant:?} was found by seed {} after {} lives", failing.seed, counts.seeds);
@@ -52,4 +51,19 @@ fn a_key_checked_outside_the_transition_is_found() {
 #[test]
 fn a_timer_off_by_one_is_found() {
     found_by(Plant::TimerOffByOne, &["timers", "owner"]);
+}
+
+#[test]
+fn a_limit_off_by_one_is_found() {
+    found_by(Plant::LimitOffByOne, &["limits"]);
+}
+
+#[test]
+fn a_member_counted_twice_is_found() {
+    found_by(Plant::CountedTwice, &["batches"]);
+}
+
+#[test]
+fn an_end_that_is_not_told_is_found() {
+    found_by(Plant::EndNotTold, &["reach"]);
 }

@@ -1,5 +1,5 @@
 //! Bugs on purpose, to see that the simulation finds them. Most are planted between the clients and the
-//! store, where they look to a client exactly like a bug behind it; two are in the store itself, in builds
+//! store, where they look to a client exactly like a bug behind it; some are in the store itself, in builds
 //! with debug assertions only.
 
 use super::action::{Action, Reply};
@@ -24,23 +24,23 @@ pub enum Plant {
     KeyOutsideTransition,
     /// Timers go off a millisecond early.
     TimerOffByOne,
+    /// One task more runs than the policy of a queue allows.
+    LimitOffByOne,
+    /// A member of a batch that ends is counted twice.
+    CountedTwice,
+    /// What waits for a task is not told of its end.
+    EndNotTold,
 }
 
 impl Plant {
-    pub const ALL: [Plant; 6] = [
-        Plant::AnswerBeforeSync,
-        Plant::NoFencing,
-        Plant::LostWakeup,
-        Plant::SkippedChecksum,
-        Plant::KeyOutsideTransition,
-        Plant::TimerOffByOne,
-    ];
-
     /// What concerns every store of this process.
     pub fn sow(plant: Option<Plant>) {
         planted::plant(match plant {
             Some(Plant::SkippedChecksum) => Some(Bug::SkippedChecksum),
             Some(Plant::TimerOffByOne) => Some(Bug::TimerOffByOne),
+            Some(Plant::LimitOffByOne) => Some(Bug::LimitOffByOne),
+            Some(Plant::CountedTwice) => Some(Bug::CountedTwice),
+            Some(Plant::EndNotTold) => Some(Bug::EndNotTold),
             _ => None,
         });
     }

@@ -2,8 +2,9 @@
 
 use super::action::{Action, Reply};
 use super::checks::wake::{answered, woken};
-use super::checks::{Checked, order};
+use super::checks::{Checked, limits, order};
 use super::clients::{BELL, COMMANDS};
+use super::flows::LIMITED;
 use super::look::PATIENCE;
 use super::world::World;
 use codeq_queue::Commands;
@@ -36,6 +37,22 @@ impl World {
         if let Reply::Lent(tasks) = &reply {
             let expected = if is_paused { Vec::new() } else { order::heads(&look, command, count) };
             order::lent(&expected, tasks)?;
+        }
+        self.ledger.hear(&claim, false, &reply)?;
+        self.follow(reply);
+        Ok(())
+    }
+
+    /// What a policy allows is lent, no more and no less.
+    pub(super) async fn probe_limits(&mut self) -> Checked {
+        let look = self.look().await?;
+        let count = self.rng.random_range(1..8);
+        let claim = Action::Claim(self.claim_of(LIMITED, count, Wait::No));
+        let reply = answered("a claim", self.door.perform(claim.clone())).await?;
+        let (Ok(reply), false) = (reply, self.ground.is_sprung()) else { return Ok(()) };
+        self.counts.operations += 1;
+        if let Reply::Lent(tasks) = &reply {
+            limits::lent(limits::allowed(&look, count), tasks)?;
         }
         self.ledger.hear(&claim, false, &reply)?;
         self.follow(reply);

@@ -51,6 +51,8 @@ pub struct World {
     pub counts: Counts,
     /// The step at which a full disk has room again.
     pub full_until: Option<u64>,
+    /// The lanes of the queue with a policy are served in order.
+    pub is_ordered: bool,
 }
 
 /// Every policy without chance comes up, and retention is short enough to matter.
@@ -74,7 +76,7 @@ pub async fn live(seed: u64, plant: Option<Plant>) -> Result<Counts, Violation> 
     let door = Door { store, tenant: tenant.clone(), plant, keys: Arc::default() };
     let mut world = World {
         rng: SmallRng::seed_from_u64(seed),
-        ledger: Ledger::new(ground.rules.clone(), ground.clock.now()),
+        ledger: Ledger::new(ground.rules.clone(), tenant.clone(), ground.clock.now()),
         ground,
         door,
         tenant,
@@ -84,7 +86,10 @@ pub async fn live(seed: u64, plant: Option<Plant>) -> Result<Counts, Violation> 
         payloads: 0,
         counts: Counts { seeds: 1, ..Counts::default() },
         full_until: None,
+        is_ordered: seed.is_multiple_of(5),
     };
+    let policy = world.put_policy();
+    world.act(policy).await?;
     let mut faults = 0;
     while world.counts.operations < OPERATIONS || faults < FAULTS {
         if world.counts.operations >= faults * OPERATIONS / FAULTS + OPERATIONS / FAULTS / 2 {
@@ -103,7 +108,8 @@ impl World {
         match self.rng.random_range(0..60) {
             0 => self.probe_order().await?,
             1 | 2 => self.probe_wake().await?,
-            3..20 => self.move_clock(),
+            3 => self.probe_limits().await?,
+            4..20 => self.move_clock(),
             _ => {}
         }
         let letters = self.letters();

@@ -46,6 +46,36 @@ fn links_of_every_document_lead_somewhere() {
     assert_none("links that lead nowhere", &faults);
 }
 
+/// Turns of phrase that are not English, or that nobody understands at the first reading.
+const ODD: [&str; 12] = [
+    "so many at most",
+    "so many per",
+    "that is none",
+    "whom the ",
+    "is had by",
+    "unless told",
+    "drawn anew",
+    "is its business",
+    "step back behind",
+    "who listens says",
+    "does not mend",
+    "what they are to",
+];
+
+#[test]
+fn documents_and_messages_are_plain_english() {
+    let mut faults = Vec::new();
+    let places = [("docs", ".md"), ("crates/api", ".json"), ("dashboard", ".js"), ("sdks", "README.md")];
+    let pages = places.iter().flat_map(|(folder, ending)| files(folder, &[ending]));
+    let readme = SourceFile { path: "README.md".into(), text: read("README.md") };
+    for page in pages.chain([readme]) {
+        let text = page.text.to_lowercase();
+        faults
+            .extend(ODD.iter().filter(|odd| text.contains(*odd)).map(|odd| format!("{}: {odd}", page.path)));
+    }
+    assert_none("odd turns of phrase", &faults);
+}
+
 #[test]
 fn every_picture_is_shown_somewhere() {
     let pages: String = files(".", &[".md"]).into_iter().map(|page| page.text).collect();

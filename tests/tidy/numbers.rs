@@ -4,12 +4,11 @@ use crate::{assert_none, read};
 
 const LIMITS: &str = "crates/queue/src/limits.rs";
 const TRACES: &str = "crates/server/src/telemetry/traces/mod.rs";
-const WRITER: &str = "crates/store/src/kvrocks/writer.rs";
+const WRITER: &str = "crates/store/src/kvrocks/redis/writer.rs";
 const TRIGGER: &str = "crates/server/src/grpc/scaler/trigger.rs";
 
 /// A document, words of it with `{}` in place of the number, the source and the constant.
 const NUMBERS: &[(&str, &str, &str, &str)] = &[
-    ("README.md", "**Batches** of {}.", LIMITS, "BATCH"),
     ("docs/reference/http.md", "Create up to {} tasks", LIMITS, "BATCH"),
     ("docs/reference/http.md", "Claim up to {} tasks", LIMITS, "BATCH"),
     ("docs/reference/http.md", "Submit up to {} results", LIMITS, "BATCH"),
@@ -30,17 +29,17 @@ const NUMBERS: &[(&str, &str, &str, &str)] = &[
     ("docs/webhooks.md", "others get up to {} at once", "crates/server/src/webhook/lanes.rs", "HOST_SLOTS"),
     ("docs/dashboard.md", "for up to {} queues in memory", "crates/server/src/history.rs", "QUEUES"),
     ("docs/operating/observability.md", "Spans wait in a queue of {}", TRACES, "QUEUE"),
-    ("SECURITY.md", "{} connections and", "crates/server/src/seats.rs", "STRANGERS"),
+    ("SECURITY.md", "{} connections and", "crates/server/src/seats.rs", "STRANGER_CONNECTIONS_MAX"),
     (
         "SECURITY.md",
         "connections and {} streams of strangers",
         "crates/server/src/grpc/strangers.rs",
-        "GUESTS",
+        "STRANGER_STREAMS_MAX",
     ),
     ("docs/guides/autoscaling.md", "or up to {} with commas", TRIGGER, "COMMANDS_MAX"),
     ("docs/decisions/kvrocks.md", "up to {} calls", WRITER, "GROUP_CALLS"),
     ("docs/decisions/kvrocks.md", "calls or {}, and sends", WRITER, "GROUP_BYTES"),
-    ("docs/decisions/kvrocks.md", "at most {} groups are under way", WRITER, "FLIGHTS"),
+    ("docs/decisions/kvrocks.md", "at most {} groups are under way", WRITER, "GROUPS_IN_FLIGHT_MAX"),
 ];
 
 /// The value of a constant: integers, products, shifts, and the seconds or milliseconds of a `Duration`.

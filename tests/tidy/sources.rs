@@ -50,6 +50,54 @@ fn every_source_file_belongs_to_a_module() {
     assert_none("files that nothing compiles", &faults);
 }
 
+/// Files that are part of two crates, and why.
+const SHARED: &[(&str, &str)] = &[(
+    "tests/fuzz/targets/tokens.rs",
+    "the issuer of the gate's own tests, which cannot depend on a crate that depends on theirs",
+)];
+
+#[test]
+fn no_crate_takes_files_of_another() {
+    let sources = ["crates", "tests"].into_iter().flat_map(|folder| files(folder, &[".rs"]));
+    // In pieces, so that this file passes.
+    let foreign = concat!("#[path = \"../../", "../crates/");
+    let mut faults = Vec::new();
+    for SourceFile { path, text } in sources {
+        let is_listed = SHARED.iter().any(|(listed, _)| *listed == path);
+        if text.contains(foreign) != is_listed {
+            faults.push(path);
+        }
+    }
+    assert_none("files that take one of another crate, or are listed and do not", &faults);
+}
+
+#[test]
+fn crates_without_examples_are_those_whose_examples_are_not_tested() {
+    let mut faults = Vec::new();
+    for manifest in
+        files("crates", &["Cargo.toml"]).into_iter().filter(|file| file.text.contains("doctest = false"))
+    {
+        let folder = manifest.path.replace("Cargo.toml", "src");
+        let examples = files(&folder, &[".rs"]).into_iter().filter(|file| {
+            let is_fence = |line: &str| line.starts_with("//! ```") || line.starts_with("/// ```");
+            file.text.lines().any(|line| is_fence(line.trim_start()))
+        });
+        faults.extend(examples.map(|file| file.path));
+    }
+    assert_none("examples in documentation that `doctest = false` keeps from being compiled", &faults);
+}
+
+/// Cargo in a test builds what is built already, with other features, over the binary that other tests run.
+#[test]
+fn no_test_runs_cargo() {
+    let call = concat!("Command::new(\"car", "go\")");
+    let variable = concat!("var_os(\"CAR", "GO\")");
+    let sources = ["crates", "tests"].into_iter().flat_map(|folder| files(folder, &[".rs"]));
+    let found = sources.filter(|file| file.text.contains(call) || file.text.contains(variable));
+    let faults: Vec<String> = found.map(|file| file.path).collect();
+    assert_none("tests that run cargo", &faults);
+}
+
 #[test]
 fn every_case_of_the_exam_is_sat() {
     let list = read("crates/store/src/testing/exam/mod.rs");

@@ -5,6 +5,8 @@ use crate::work::WorkerInfo;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+pub use crate::operation::{OperationBody, OperationPage};
+
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStats<'a> {
@@ -33,8 +35,11 @@ pub struct QueueView<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<serde_json::Value>,
     /// Tasks that wait for others to end.
-    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    #[serde(default)]
     pub held: u64,
+    /// Tasks that failed, neither dead nor cancelled, and are kept.
+    #[serde(default)]
+    pub failed: u64,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -194,7 +199,7 @@ pub struct DeliveryBody<'a> {
     pub id: String,
     pub task_id: String,
     pub url: Cow<'a, str>,
-    /// `pending` or `failed`.
+    /// `pending`, `failed` or `delivered`.
     pub state: Cow<'a, str>,
     pub attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,6 +207,29 @@ pub struct DeliveryBody<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Cow<'a, str>>,
     pub created_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<String>,
+    /// What the receiver answered last, as far as the process remembers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_status: Option<u16>,
+    /// The first bytes of that answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_body: Option<String>,
+}
+
+/// Which failed callbacks to deliver again.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RedeliverBody {
+    pub task_id: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct RedeliveredBody {
+    pub redelivered: u64,
+    /// There may be more that failed: call again.
+    pub has_more: bool,
 }
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
@@ -301,31 +329,6 @@ pub struct CancelTaskBody {
 pub struct RequeueBody {
     #[serde(default)]
     pub max_attempts: Option<i64>,
-}
-
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationBody {
-    /// 32 hex digits.
-    pub id: String,
-    /// `cancel`, `requeue` or `delete`.
-    pub kind: String,
-    /// `running`, `done`, `cancelled` or `failed`.
-    pub state: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub matched: Option<u64>,
-    pub processed: u64,
-    pub failed: u64,
-    pub created_at: String,
-    pub updated_at: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
-pub struct OperationPage {
-    pub items: Vec<OperationBody>,
-    pub next: Option<String>,
 }
 
 /// A line of an export: a task, with what listings do not show.

@@ -45,4 +45,7 @@ pub struct HistoryQueue {
     pub ended_per_second: f64,
     pub created: Vec<u64>,
     pub ended: Vec<u64>,
+    /// Of those that ended: failed, dead or cancelled.
+    #[serde(default)]
+    pub failed: Vec<u64>,
 }

@@ -30,3 +30,8 @@ pub use task::{Created, Finished, NewTask, Task};
 pub use token::Token;
 pub use unique::Unique;
 pub use worker::{Hold, IntoOutcome, Job, Outcome, Stop, Worker};
+
+/// The program of the guide is compiled with the tests; `scripts/sdks.sh` runs it as pasted.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/rust-worker.md")]
+struct Guide;

@@ -12,10 +12,10 @@ use serde_json::Value;
 pub struct Audit {
     #[command(flatten)]
     connection: Connection,
-    /// Only this verb, such as pause, cancel, requeue or delete.
+    /// Only calls of this verb, such as pause, cancel, requeue or delete.
     #[arg(long)]
     verb: Option<String>,
-    /// Only of this subject.
+    /// Only calls of this subject (the `sub` of the token).
     #[arg(long, value_name = "SUB")]
     who: Option<String>,
     /// Only later than this instant.

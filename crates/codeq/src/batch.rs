@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:\n  codeq batch create --name nightly\n  \
-    codeq task create --event render --payload '{}' --batch BATCH\n  codeq batch close BATCH\n  codeq batch get BATCH"
+    codeq task create --command render --payload '{}' --batch BATCH\n  codeq batch close BATCH\n  codeq batch get BATCH"
 )]
 pub struct Batch {
     #[command(flatten)]
@@ -28,7 +28,7 @@ enum Verb {
         /// A name for people.
         #[arg(long)]
         name: Option<String>,
-        /// Close the batch when no task has joined for this time, in seconds.
+        /// Seconds without a new task after which the batch closes by itself.
         #[arg(long, value_name = "N")]
         close_after_seconds: Option<i64>,
         /// Print the batch as JSON.
@@ -38,7 +38,7 @@ enum Verb {
     /// Show the state and the counts of a batch.
     #[command(after_help = "Example:\n  codeq batch get 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11")]
     Get(One),
-    /// Let no more tasks join; the batch ends with its last member.
+    /// Close a batch: no more tasks can join, and it ends with its last member.
     #[command(after_help = "Example:\n  codeq batch close 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11")]
     Close(One),
     /// Close a batch and cancel its live members.

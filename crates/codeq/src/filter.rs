@@ -4,7 +4,7 @@ use anyhow::{anyhow, bail};
 use serde_json::{Map, Value};
 
 /// Keys that a filter knows, besides `header.<name>`.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "command",
     "status",
     "place",
@@ -18,6 +18,7 @@ const KEYS: [&str; 13] = [
     "lane",
     "tag",
     "schedule",
+    "batch",
 ];
 
 /// Pairs of the filter, as they stand in a query.
@@ -32,7 +33,7 @@ pub struct Filter {
     /// Only tasks with this status: PENDING, IN_PROGRESS, COMPLETED or FAILED.
     #[arg(long)]
     status: Option<String>,
-    /// Only tasks in this place: ready, delayed, running, dead, failed, cancelled or done.
+    /// Only tasks in this place: ready, delayed, held, running, dead, failed, cancelled or done.
     #[arg(long)]
     place: Option<String>,
     /// Only tasks that this worker is running.
@@ -65,6 +66,9 @@ pub struct Filter {
     /// Only tasks that this schedule has made.
     #[arg(long, value_name = "NAME")]
     schedule: Option<String>,
+    /// Only tasks of this batch.
+    #[arg(long, value_name = "ID")]
+    batch: Option<String>,
     /// Only tasks with this header; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
@@ -86,6 +90,7 @@ impl Filter {
             &self.lane,
             &self.tag,
             &self.schedule,
+            &self.batch,
         ];
         let flags = KEYS.iter().zip(flags);
         let mut pairs: Pairs =

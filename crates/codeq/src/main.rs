@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{} {error:#}", tag::error());
-            for line in client::advice(&error) {
+            for line in client::advice(&error).into_iter().chain(doctor::advice(&error)) {
                 eprintln!("  {line}");
             }
             ExitCode::FAILURE

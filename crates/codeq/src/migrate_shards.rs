@@ -1,19 +1,24 @@
-//! `codeq migrate-shards`: moves the tasks of a command to another Kvrocks shard.
+//! `codeq migrate-shards`: moves the tasks of a command to another Kvrocks shard, or a spread shard to another backend.
 
 use anyhow::{Context, anyhow, bail};
 use codeq_server::config::Config;
-use codeq_store::kvrocks::{self, KvrocksOptions, KvrocksStore, Places, Relocation, Sharding, Timing};
+use codeq_store::kvrocks::{
+    self, KvrocksOptions, KvrocksStore, Places, Relocation, ShardMove, Sharding, Timing,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ready, delayed and dead-lettered tasks move with their records, results, retention and keys.
+/// Ready, delayed, held and dead-lettered tasks move with their records, results, retention and keys, and with the policies,
+/// pauses and schedules of their queues.
 ///
-/// Stop the workers first: nothing is moved while a task is in progress. An interrupted run is repeated.
+/// Servers and workers go on meanwhile. What is in progress stays until it ends: repeat the command then. An interrupted run
+/// is repeated, too.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  codeq migrate-shards --config c.yaml --command render --from-shard main --to-shard video"
+    after_help = "Examples:\n  codeq migrate-shards --config c.yaml --command render --from-shard main --to-shard video\n  \
+                  codeq migrate-shards --config c.yaml --shard p17 --to three"
 )]
 pub struct MigrateShards {
     /// YAML file with settings.
@@ -28,6 +33,12 @@ pub struct MigrateShards {
     /// Shard to move to.
     #[arg(long, value_name = "SHARD")]
     to_shard: Option<String>,
+    /// Spread shard to move, p0 to p63, with everything that is not mapped to a shard by its name.
+    #[arg(long, value_name = "SHARD", requires = "to", conflicts_with_all = ["command", "from_shard", "to_shard", "tenant"])]
+    shard: Option<String>,
+    /// Backend of sharding.backends that the spread shard is to live on.
+    #[arg(long, value_name = "BACKEND", requires = "shard")]
+    to: Option<String>,
     /// Only this tenant.
     #[arg(long)]
     tenant: Option<String>,
@@ -51,6 +62,35 @@ struct Verified {
     there: Places,
 }
 
+/// What is to be moved.
+enum Errand {
+    Command(Relocation),
+    Shard(ShardMove),
+}
+
+impl Errand {
+    /// What waits to be moved, and what is where it belongs.
+    async fn look(&self, store: &KvrocksStore) -> anyhow::Result<Verified> {
+        Ok(match self {
+            Errand::Command(relocation) => Verified {
+                left: store.places(relocation, &relocation.from).await?,
+                there: store.places(relocation, &relocation.to).await?,
+            },
+            Errand::Shard(wanted) => {
+                let (left, there) = store.shard_places(wanted).await?;
+                Verified { left, there }
+            }
+        })
+    }
+
+    async fn run(&self, store: &KvrocksStore) -> anyhow::Result<Places> {
+        Ok(match self {
+            Errand::Command(relocation) => store.relocate(relocation).await?,
+            Errand::Shard(wanted) => store.move_shard(wanted).await?,
+        })
+    }
+}
+
 impl MigrateShards {
     pub fn run(self) -> anyhow::Result<()> {
         let required = |value: &Option<String>, flag: &str| {
@@ -59,30 +99,36 @@ impl MigrateShards {
         if self.config.is_none() {
             bail!("--config is required");
         }
-        let relocation = Relocation {
-            command: required(&self.command, "command")?,
-            from: required(&self.from_shard, "from-shard")?,
-            to: required(&self.to_shard, "to-shard")?,
-            tenant: self.tenant.clone(),
-            batch: self.batch_size.clamp(1, 10_000),
+        let batch = self.batch_size.clamp(1, 10_000);
+        let errand = match (&self.shard, &self.to) {
+            (Some(shard), Some(to)) => Errand::Shard(ShardMove {
+                shard: kvrocks::spread_shard(shard)
+                    .ok_or_else(|| anyhow!("--shard is p0 to p63, not \"{shard}\""))?,
+                to: to.clone(),
+                batch,
+            }),
+            _ => Errand::Command(Relocation {
+                command: required(&self.command, "command")?,
+                from: required(&self.from_shard, "from-shard")?,
+                to: required(&self.to_shard, "to-shard")?,
+                tenant: self.tenant.clone(),
+                batch,
+            }),
         };
         let config = super::serve::load_shards(self.config.clone())?.config;
-        let options = options(&config, &relocation)?;
+        let options = options(&config, &errand)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        runtime.context("cannot start the runtime")?.block_on(self.migrate(options, &relocation))
+        runtime.context("cannot start the runtime")?.block_on(self.migrate(options, &errand))
     }
 
-    async fn migrate(&self, options: KvrocksOptions, relocation: &Relocation) -> anyhow::Result<()> {
+    async fn migrate(&self, options: KvrocksOptions, errand: &Errand) -> anyhow::Result<()> {
         let store = open(options).await?;
         let places = match self.dry_run {
-            true => store.places(relocation, &relocation.from).await?,
-            false => store.relocate(relocation).await?,
+            true => errand.look(&store).await?.left,
+            false => errand.run(&store).await?,
         };
         let verified = match self.verify && !self.dry_run {
-            true => Some(Verified {
-                left: store.places(relocation, &relocation.from).await?,
-                there: store.places(relocation, &relocation.to).await?,
-            }),
+            true => Some(errand.look(&store).await?),
             false => None,
         };
         match self.json {
@@ -96,12 +142,26 @@ impl MigrateShards {
     }
 }
 
-fn options(config: &Config, relocation: &Relocation) -> anyhow::Result<KvrocksOptions> {
+fn options(config: &Config, errand: &Errand) -> anyhow::Result<KvrocksOptions> {
     let options = codeq_server::kvrocks_options(config).context("persistenceProvider is not kvrocks")?;
-    for (end, shard) in [("source", &relocation.from), ("destination", &relocation.to)] {
-        if !is_configured(&options.sharding, shard) {
-            bail!("{end} shard \"{shard}\" not found in config backends");
+    match errand {
+        Errand::Command(relocation) => {
+            for (end, shard) in [("source", &relocation.from), ("destination", &relocation.to)] {
+                if !is_configured(&options.sharding, shard) {
+                    bail!("{end} shard \"{shard}\" not found in config backends");
+                }
+            }
         }
+        Errand::Shard(_) if options.cluster => {
+            bail!("in a cluster slots move, not shards: redis-cli --cluster reshard")
+        }
+        Errand::Shard(_) if !options.sharding.spread => {
+            bail!("sharding.spread is not set: there are no spread shards to move")
+        }
+        Errand::Shard(wanted) if !options.sharding.backends.contains_key(&wanted.to) => {
+            bail!("backend \"{}\" not found in sharding.backends", wanted.to)
+        }
+        Errand::Shard(_) => {}
     }
     // Nothing else is done meanwhile.
     Ok(KvrocksOptions { timing: Timing::Running { sweep_interval: Duration::from_secs(86_400) }, ..options })
@@ -131,6 +191,9 @@ fn tell(is_dry_run: bool, places: &Places, verified: Option<&Verified>) {
     let did = if is_dry_run { "Would migrate" } else { "Migrated" };
     eprintln!("Pending: {did} {} tasks", places.pending);
     eprintln!("Delayed: {did} {} tasks", places.delayed);
+    if places.held > 0 {
+        eprintln!("Held: {did} {} tasks", places.held);
+    }
     eprintln!("In-Progress: {did} {} tasks", places.in_progress);
     eprintln!("DLQ: {did} {} tasks", places.dead);
     eprintln!("Total: {did} {} tasks", places.total());
@@ -148,6 +211,7 @@ fn as_json(is_dry_run: bool, places: &Places, verified: Option<&Verified>) -> Va
         json!({
             "pending": places.pending,
             "delayed": places.delayed,
+            "held": places.held,
             "inProgress": places.in_progress,
             "dlq": places.dead,
             "total": places.total(),

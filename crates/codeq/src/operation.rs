@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,9 @@ pub struct Operation {
     pub updated_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What it is about; shown as it came.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +100,10 @@ fn conclude(operation: Operation, deed: &Deed, json: bool) -> anyhow::Result<()>
     }
     match operation.failed {
         0 => Ok(()),
-        failed => bail!("{failed} could not be changed (operation {})", operation.id),
+        failed => {
+            let reason = operation.error.map(|error| format!(", {error}")).unwrap_or_default();
+            bail!("{failed} could not be changed{reason} (operation {})", operation.id)
+        }
     }
 }
 
@@ -216,7 +222,8 @@ async fn list(api: &Api, limit: usize, json: bool) -> anyhow::Result<()> {
 }
 
 fn table(operations: &[Value]) -> Table {
-    let mut table = Table::new(&["ID", "KIND", "STATE", "DONE", "FAILED", "MATCHED", "STARTED", "ERROR"]);
+    let head = ["ID", "KIND", "STATE", "DONE", "FAILED", "MATCHED", "STARTED", "BY", "ABOUT", "ERROR"];
+    let mut table = Table::new(&head);
     for operation in operations {
         let text = |name: &str| operation[name].as_str().unwrap_or_default().to_owned();
         let number =
@@ -232,10 +239,23 @@ fn table(operations: &[Value]) -> Table {
             failed,
             matched,
             started,
+            text("by"),
+            about(operation),
             text("error"),
         ]);
     }
     table
+}
+
+/// `command=mail place=dead cause=timeout after <n> s`
+fn about(operation: &Value) -> String {
+    let filter = operation["filter"].as_object().into_iter().flatten();
+    let cause = operation["cause"].as_str();
+    let filter = filter.filter(|(name, _)| cause.is_none() || *name != "group");
+    let mut words: Vec<String> =
+        filter.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+    words.extend(cause.map(|cause| format!("cause={cause}")));
+    words.join(" ")
 }
 
 async fn cancel(api: &Api, id: &str, json: bool) -> anyhow::Result<()> {
@@ -250,6 +270,14 @@ async fn cancel(api: &Api, id: &str, json: bool) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operation_says_what_it_is_about() {
+        let filter = json!({"command": "mail", "group": "00ff", "place": "dead"});
+        let told = about(&json!({"filter": filter, "cause": "timeout after <n> s"}));
+        assert_eq!(told, "command=mail place=dead cause=timeout after <n> s");
+        assert_eq!(about(&json!({"filter": {"group": "00ff"}})), "group=00ff");
+    }
 
     #[test]
     fn rates_are_short() {

@@ -54,10 +54,10 @@ enum Verb {
         #[arg(long)]
         note: Option<String>,
     },
-    /// Let a paused schedule go on.
+    /// Resume a paused schedule.
     #[command(after_help = "Example:\n  codeq schedule resume nightly")]
     Resume(One),
-    /// Make the task now, besides the plan.
+    /// Make one task now, in addition to the plan.
     #[command(after_help = "Example:\n  codeq schedule trigger nightly")]
     Trigger(One),
     /// Print the next ticks.
@@ -135,13 +135,13 @@ struct Put {
     /// Metadata that travels with the tasks; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     header: Vec<String>,
-    /// What happens while the task of the last tick lives.
+    /// What a tick does while the task of the previous tick has not ended.
     #[arg(long, value_parser = ["skip", "allow", "cancel"])]
     overlap: Option<String>,
-    /// What is done about ticks that came while no server ran.
+    /// Which of the ticks that fell due while no server ran still fire.
     #[arg(long, value_parser = ["none", "one", "all"])]
     catch_up: Option<String>,
-    /// How far back ticks are caught up with, in seconds.
+    /// How far back --catch-up goes, in seconds.
     #[arg(long, value_name = "N")]
     catch_up_window_seconds: Option<i64>,
     /// Delay each task by up to N seconds; the same tick always gets the same delay.
@@ -153,7 +153,7 @@ struct Put {
     /// No tick at or after this (RFC 3339).
     #[arg(long, value_name = "TIME")]
     end_at: Option<String>,
-    /// Put it as paused.
+    /// Create it paused.
     #[arg(long)]
     paused: bool,
 }

@@ -18,7 +18,7 @@ enum Verb {
     Accept(Accept),
 }
 
-/// Take the server of a shard as it is.
+/// Accept the server of a shard that lost its data.
 ///
 /// A server without its `codeq:layout`, or with that of another deployment, counts as away: what it held may be gone. Run
 /// this when its data cannot be brought back. The tasks that it held are lost then.

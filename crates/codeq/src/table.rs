@@ -1,5 +1,7 @@
 //! Columns of text for people.
 
+use std::fmt::Display;
+
 /// The widest a cell gets; the rest is cut, except in the last column.
 const CELL: usize = 60;
 
@@ -45,7 +47,7 @@ impl Table {
     }
 }
 
-impl std::fmt::Display for Table {
+impl Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
     }
@@ -64,8 +66,8 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// `1 task`, `2 tasks`.
-pub fn plural(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+pub fn plural<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
 }
 
 /// `90` seconds as `1m30s`.

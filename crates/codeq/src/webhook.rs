@@ -1,4 +1,4 @@
-//! `codeq webhook`: result callbacks that wait or were given up.
+//! `codeq webhook`: result callbacks that wait, were given up or were delivered lately.
 
 use crate::client::{Api, Connection, block_on, path};
 use crate::table::Table;
@@ -26,12 +26,14 @@ enum Verb {
     Redeliver(Redeliver),
 }
 
-/// List callbacks that wait for delivery or have failed.
+/// List callbacks that wait for delivery, have failed or were delivered lately.
+///
+/// Delivered ones are remembered by the server process that sent them, up to 500 of a tenant, until it restarts.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq webhook list\n  codeq webhook list --state failed --json")]
 struct List {
-    /// Which callbacks: pending or failed.
-    #[arg(long, default_value = "pending", value_parser = ["pending", "failed"])]
+    /// Which callbacks: pending, failed or delivered.
+    #[arg(long, default_value = "pending", value_parser = ["pending", "failed", "delivered"])]
     state: String,
     /// Only callbacks of this task.
     #[arg(long, value_name = "ID")]
@@ -107,7 +109,8 @@ impl List {
 }
 
 fn table(deliveries: &[Value]) -> Table {
-    let mut table = Table::new(&["ID", "TASK", "STATE", "ATTEMPTS", "NEXT ATTEMPT", "URL", "LAST ERROR"]);
+    let head = ["ID", "TASK", "STATE", "ATTEMPTS", "NEXT ATTEMPT", "RESPONSE", "URL", "LAST ERROR"];
+    let mut table = Table::new(&head);
     for delivery in deliveries {
         let text = |name: &str| delivery[name].as_str().unwrap_or_default().to_owned();
         let next = match delivery["nextAttemptAt"].as_str() {
@@ -115,12 +118,15 @@ fn table(deliveries: &[Value]) -> Table {
             None => "-".into(),
         };
         let attempts = delivery["attempts"].to_string();
+        let response =
+            delivery["responseStatus"].as_u64().map_or_else(|| "-".into(), |status| status.to_string());
         table.row(vec![
             text("id"),
             text("taskId"),
             text("state"),
             attempts,
             next,
+            response,
             text("url"),
             text("lastError"),
         ]);
@@ -130,21 +136,14 @@ fn table(deliveries: &[Value]) -> Table {
 
 impl Redeliver {
     async fn run(self, api: &Api) -> anyhow::Result<()> {
-        let ids = match self.all_failed {
-            true => {
-                let (found, _) = deliveries(api, "failed", self.task, usize::MAX).await?;
-                let ids: Vec<String> =
-                    found.iter().filter_map(|delivery| delivery["id"].as_str()).map(str::to_owned).collect();
-                if !ids.is_empty() {
-                    terminal::confirm(&format!("redeliver {} failed callbacks", ids.len()), self.yes)?;
-                }
-                ids
-            }
-            false if self.ids.is_empty() => bail!("give the id of a callback, or --all-failed"),
-            false => self.ids,
-        };
+        if self.all_failed {
+            return self.run_all(api).await;
+        }
+        if self.ids.is_empty() {
+            bail!("give the id of a callback, or --all-failed");
+        }
         let mut done = Vec::new();
-        for id in &ids {
+        for id in &self.ids {
             let delivery: Value =
                 api.post(&path(&["admin", "webhooks", id, "redeliver"]), &json!({})).await?;
             done.push(delivery);
@@ -155,4 +154,40 @@ impl Redeliver {
         }
         Ok(())
     }
+
+    async fn run_all(self, api: &Api) -> anyhow::Result<()> {
+        let (found, _) = deliveries(api, "failed", self.task.clone(), usize::MAX).await?;
+        if !found.is_empty() {
+            terminal::confirm(&format!("redeliver {} failed callbacks", found.len()), self.yes)?;
+        }
+        let mut body = json!({});
+        if let Some(task) = &self.task {
+            body["taskId"] = json!(task);
+        }
+        let mut redelivered = 0;
+        // Callbacks that fail meanwhile are not waited for: no more calls than what was found needs.
+        for _ in 0..=found.len() / REDELIVERED_AT_ONCE {
+            let Redelivered { redelivered: some, has_more } =
+                api.post(&path(&["admin", "webhooks", "redeliver"]), &body).await?;
+            redelivered += some;
+            if !has_more {
+                break;
+            }
+        }
+        match self.json {
+            true => say!("{}", json!({"redelivered": redelivered})),
+            false => say!("{} Redelivering {}", tag::ok(), crate::table::plural(redelivered, "callback")),
+        }
+        Ok(())
+    }
+}
+
+/// Callbacks that one call of the server makes due again.
+const REDELIVERED_AT_ONCE: usize = 1_000;
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Redelivered {
+    redelivered: usize,
+    has_more: bool,
 }

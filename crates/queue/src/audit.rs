@@ -1,5 +1,9 @@
 //! What operators did: one record for every verb that changes something.
 
+mod note;
+
+pub use note::{Note, noting};
+
 use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +90,22 @@ pub struct Audited {
     last: Option<(Time, u64)>,
 }
 
+impl Audited {
+    /// One page of the pages of several places, each of them the newest first.
+    pub fn merged(pages: Vec<Audited>, limit: usize) -> Audited {
+        // Behind the place where one page ends it may have more.
+        let bar = pages.iter().filter_map(|page| page.next).max();
+        let mut entries: Vec<AuditEntry> = pages.into_iter().flat_map(|page| page.entries).collect();
+        entries.retain(|entry| bar.is_none_or(|bar| entry.place() >= bar));
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.place()));
+        let is_cut = entries.len() > limit;
+        entries.truncate(limit);
+        let last = entries.last().map(AuditEntry::place);
+        let next = if is_cut { last } else { bar };
+        Audited { entries, next, last }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +121,33 @@ mod tests {
             count: None,
             request_id: "r".into(),
         }
+    }
+
+    #[test]
+    fn pages_of_several_places_make_one() {
+        let places: [Vec<AuditEntry>; 3] =
+            [2, 3, 5].map(|step| (0..40).rev().step_by(step).map(|at| entry(at, "acme", "pause")).collect());
+        let mut expected: Vec<i64> = places.iter().flatten().map(|entry| entry.at.millis()).collect();
+        expected.sort_by_key(|at| std::cmp::Reverse(*at));
+        // Entries of one instant count once here.
+        expected.dedup();
+        let mut page = AuditPage { limit: 4, ..AuditPage::default() };
+        let mut found = Vec::new();
+        loop {
+            let pages = places.iter().map(|entries| {
+                page.take(
+                    entries.iter().filter(|entry| page.cursor.is_none_or(|cursor| entry.place() < cursor)),
+                )
+            });
+            let merged = Audited::merged(pages.collect(), page.limit);
+            found.extend(merged.entries.iter().map(|entry| entry.at.millis()));
+            match merged.next {
+                Some(next) => page.cursor = Some(next),
+                None => break,
+            }
+        }
+        found.dedup();
+        assert_eq!(found, expected);
     }
 
     #[test]

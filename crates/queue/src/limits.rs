@@ -130,6 +130,9 @@ pub const BATCHES: usize = 500_000;
 pub const RELEASES_PER_STEP: usize = 1000;
 /// A held task whose question was not answered asks again after this.
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// Largest body of a callback that comes along when many are taken or listed; a larger one is read just before it
+/// is sent.
+pub const CALLBACK_BYTES_ALONG: usize = 16 * 1024;
 /// How long a callback that ran out of attempts stays visible: 7 days.
 pub const FAILED_DELIVERY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 

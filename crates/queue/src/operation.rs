@@ -90,4 +90,8 @@ pub struct Operation {
     /// The process that works on it, and until when the others leave it alone.
     pub holder: u128,
     pub held_until: Time,
+    /// The subject of the token that asked for it; `None` if an earlier version stored it.
+    pub by: Option<Arc<str>>,
+    /// What the errors of its tasks have in common, if it is about one cause.
+    pub cause: Option<String>,
 }

@@ -58,6 +58,18 @@ pub struct UniqueRule {
     pub max_wait: Option<Duration>,
 }
 
+impl UniqueRule {
+    /// Whether a task takes its key again when an operator requeues it: not a key that was free from the first claim on, nor
+    /// one whose time is over.
+    pub fn is_taken_again(&self, created_at: Time, attempts: u32, now: Time) -> bool {
+        match self.until {
+            UniqueUntil::Started => attempts == 0,
+            UniqueUntil::Ended => true,
+            UniqueUntil::For(life) => created_at.plus(life) > now,
+        }
+    }
+}
+
 /// When the key is free again.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum UniqueUntil {
@@ -125,6 +137,9 @@ impl OptionsRequest {
     pub fn check(self, now: Time) -> Result<Option<Box<TaskOptions>>, Refusal> {
         let (on_failure, batch) = (self.check_on_failure()?, self.check_batch()?);
         let after = check_after(&self.after)?;
+        if batch.is_some_and(|batch| after.contains(&batch)) {
+            return Err(Refusal::InvalidAfter("a task cannot wait for the batch that it joins"));
+        }
         if self.unique.is_some() && (batch.is_some() || !after.is_empty()) {
             return Err(Refusal::InvalidUnique("not together with 'after' or 'batchId'"));
         }
@@ -267,6 +282,17 @@ mod tests {
         for bad in [&"l".repeat(129), "a\nb", "\u{7f}"] {
             assert_eq!(lane(bad), Err(Refusal::InvalidLane), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn no_task_waits_for_the_batch_that_it_joins() {
+        let id = "6f1f7c6e-1111-4222-8333-444455556666".to_owned();
+        let other = "6f1f7c6e-1111-4222-8333-444455556667".to_owned();
+        let asked = |after: &String| {
+            check(OptionsRequest { batch_id: Some(id.clone()), after: vec![after.clone()], ..none() })
+        };
+        assert!(asked(&other).is_ok());
+        assert!(matches!(asked(&id), Err(Refusal::InvalidAfter(_))));
     }
 
     #[test]

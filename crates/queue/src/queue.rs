@@ -72,6 +72,8 @@ pub struct QueueStats {
     pub delayed: u64,
     pub in_progress: u64,
     pub dead: u64,
+    /// Tasks that failed, neither dead nor cancelled, and are kept.
+    pub failed: u64,
     /// Tasks that wait for others to end.
     pub held: u64,
     pub is_paused: bool,
@@ -95,6 +97,7 @@ impl QueueStats {
             delayed: 0,
             in_progress: 0,
             dead: 0,
+            failed: 0,
             held: 0,
             is_paused: false,
             lanes: 0,

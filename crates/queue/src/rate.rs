@@ -31,8 +31,8 @@ impl RateState {
 }
 
 impl Rate {
-    /// Rounded up, so that a limit is never exceeded.
-    fn interval_nanos(&self) -> i64 {
+    /// Between two starts. Rounded up, so that a limit is never exceeded.
+    pub fn interval_nanos(&self) -> i64 {
         let period = u64::from(self.period_seconds) * NANOS_PER_SECOND;
         i64::try_from(period.div_ceil(u64::from(self.limit.max(1)))).unwrap_or(i64::MAX)
     }

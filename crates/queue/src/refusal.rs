@@ -21,6 +21,12 @@ pub enum Refusal {
     /// An operator's delete of something that is not a dead letter, or a requeue of something that has not failed.
     #[error("not a dead letter")]
     NotDead,
+    /// An operator's run-now of something that waits for no time.
+    #[error("not delayed")]
+    NotDelayed,
+    /// An operator's requeue of a task whose unique key another one has by now.
+    #[error("another task has the unique key")]
+    UniqueConflict,
     #[error("invalid body")]
     InvalidBody,
     #[error("invalid command")]
@@ -187,6 +193,8 @@ impl Refusal {
             Refusal::NotOwner => "not_owner",
             Refusal::AlreadyTerminal => "already_terminal",
             Refusal::NotDead => "not_dead",
+            Refusal::NotDelayed => "not_delayed",
+            Refusal::UniqueConflict => "unique_conflict",
             Refusal::InvalidBody => "invalid_body",
             Refusal::InvalidCommand => "invalid_command",
             Refusal::InvalidWebhookUrl => "invalid_webhook_url",
@@ -296,6 +304,8 @@ mod tests {
             Refusal::NotOwner,
             Refusal::AlreadyTerminal,
             Refusal::NotDead,
+            Refusal::NotDelayed,
+            Refusal::UniqueConflict,
             Refusal::InvalidBody,
             Refusal::InvalidCommand,
             Refusal::InvalidWebhookUrl,

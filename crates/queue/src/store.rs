@@ -18,6 +18,7 @@ use crate::delivery::{Delivery, DeliveryReport};
 use crate::filter::{Listed, Page};
 use crate::lease::{CancelRequest, Owner};
 use crate::operation::Operation;
+use crate::order::{ReadyCommands, ReadyQuestion};
 use crate::policy::{Hold, Policies};
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
@@ -288,8 +289,10 @@ pub trait Store: Send + Sync {
     /// Ends each task that lives, or asks its owner to stop within the grace. A cancelled task stays as it is.
     fn cancel(&self, cancels: Vec<Cancel>) -> Answer<Items<Task>>;
     /// Gives tasks that have failed, been cancelled or died a full set of attempts again, of the old size or a new
-    /// one. A time by which they had to be claimed no longer counts.
+    /// one. A time by which they had to be claimed no longer counts. Refuses a task whose unique key another one has.
     fn requeue(&self, tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Answer<Items<Task>>;
+    /// Makes tasks ready that wait for their time, a delay or a backoff. A ready task stays as it is.
+    fn run_now(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>>;
     /// Removes dead letters for good.
     fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>>;
     /// Removes up to `limit` completed or failed tasks whose retention ends at or before `before`.
@@ -299,14 +302,10 @@ pub trait Store: Send + Sync {
     fn resume(&self, queue: QueueKey) -> Answer<QueueStats>;
     /// Counts of every known queue, of one tenant or of all.
     fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>>;
-    /// Commands of a tenant from which a claim would get something now, lower-cased.
-    fn ready_commands(&self, tenant: Arc<str>) -> Answer<Vec<Arc<str>>> {
-        let counted = self.queues(Some(tenant));
-        Box::pin(async move {
-            let ready =
-                counted.await?.into_iter().filter(|queue| !queue.is_paused && queue.ready_total() > 0);
-            Ok(ready.map(|queue| queue.command.to_ascii_lowercase().into()).collect())
-        })
+    /// Of which commands a claim would get something now.
+    fn ready_commands(&self, asked: ReadyQuestion) -> Answer<ReadyCommands> {
+        let counted = self.queues(Some(asked.tenant.clone()));
+        Box::pin(async move { Ok(ReadyCommands::of(&asked, counted.await?)) })
     }
     /// Counts of one queue; zeros if it is unknown.
     fn queue(&self, queue: QueueKey) -> Answer<QueueStats>;
@@ -328,7 +327,8 @@ pub trait Store: Send + Sync {
     /// Forgets one; repeating it is harmless.
     fn remove_operation(&self, id: u128) -> Answer<()>;
 
-    /// Keeps a record of what an operator did, and forgets those whose time is over.
+    /// Keeps a record of what an operator did, in place of the one that is at its place, and forgets those whose time is
+    /// over. A change that is made within [`noting`](crate::audit::noting) takes its record along by itself.
     fn put_audit(&self, entry: AuditEntry) -> Answer<()>;
     /// Records of what operators did, the newest first.
     fn audit(&self, page: AuditPage) -> Answer<Audited>;
@@ -348,8 +348,10 @@ pub trait Store: Send + Sync {
     fn subscriptions(&self) -> Answer<Vec<Subscription>>;
     /// Removes what has expired; how many.
     fn expire_subscriptions(&self) -> Answer<u64>;
-    /// Takes up to `limit` due callbacks; each is due again after `hold` unless reported on.
+    /// Takes up to `limit` due callbacks; each is due again after `hold` unless reported on. Here and in lists bodies
+    /// above `limits::CALLBACK_BYTES_ALONG` are empty; fewer may come if there are such.
     fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>>;
+    fn delivery_body(&self, id: u128) -> Answer<Option<Arc<str>>>;
     fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>>;
     /// Callbacks of all tenants.
     fn outbox(&self) -> Answer<OutboxCounts>;

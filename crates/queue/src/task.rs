@@ -253,6 +253,15 @@ pub fn guard_heartbeat(
     Ok(())
 }
 
+/// Whether an operator's run-now changes the task: what waits for its time becomes ready, what is ready stays so.
+pub fn run_now(state: &State) -> Result<bool, Refusal> {
+    match state {
+        State::Delayed { .. } => Ok(true),
+        State::Ready { .. } => Ok(false),
+        _ => Err(Refusal::NotDelayed),
+    }
+}
+
 /// Error texts that the rules themselves write.
 pub const MAX_ATTEMPTS: &str = "MAX_ATTEMPTS";
 pub const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
@@ -336,6 +345,15 @@ mod tests {
             (mine.clone(), Some(2), &me, Ok(())),
         ] {
             assert_eq!(guard(&state, 2, caller, attempt).map(|_| ()), expected, "{state:?} {attempt:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_waits_for_its_time_is_made_ready() {
+        assert_eq!(run_now(&State::Delayed { until: Time::ZERO }), Ok(true));
+        assert_eq!(run_now(&State::Ready { seq: 1 }), Ok(false));
+        for state in [running(&Owner::new("s", "w"), 9), State::Cancelled, State::Dead] {
+            assert_eq!(run_now(&state), Err(Refusal::NotDelayed), "{state:?}");
         }
     }
 

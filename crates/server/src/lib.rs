@@ -49,13 +49,13 @@ use telemetry::traces::Traces;
 use thiserror::Error;
 use tls::Tls;
 use tokio_util::sync::CancellationToken;
-use webhook::{Signals, Webhooks};
+use webhook::{ReadyTriggers, Webhooks};
 
 pub use stores::{Watchers, kvrocks_options, open_store};
 pub use webhook::{Aim, aim};
 
 /// How long requests in flight may take once the server shuts down.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the store may take to close after that.
 const CLOSE: Duration = Duration::from_secs(5);
 /// File handles that are not for connections: the store's, and those of webhooks on their way; half of all
@@ -112,7 +112,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         None => None,
     };
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
-    let signals = Arc::new(Signals::new(config.webhooks.enabled));
+    let signals = Arc::new(ReadyTriggers::new(config.webhooks.enabled));
     let (told, teller) = telemetry::told::pair();
     tokio::spawn(teller.run());
     let watchers = watchers(metrics.clone(), signals.clone(), feed.clone(), told, app.history.clone());
@@ -124,7 +124,13 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let artifacts = Arc::new(Artifacts::open(&config.artifacts).map_err(ServeError::Init)?);
     let broker = Broker::new(store, clock.clone(), settings(&config), artifacts.clone(), draining.clone());
     let broker = Arc::new(broker.tracing(traces.clone()).with_seats(connections));
-    broker.load_policies().await.map_err(|error| ServeError::Init(error.to_string()))?;
+    // Over a store that is shared they are read again all the time.
+    if let Err(error) = broker.load_policies().await
+        && broker.shared().is_none()
+    {
+        return Err(ServeError::Init(error.to_string()));
+    }
+    let policies = broker.shared().map(|_| tokio::spawn(broker.clone().keep_loading_policies()));
     let announcing = broker.shared().map(|shared| {
         feed.join(shared);
         tokio::spawn(feed.keep_announcing())
@@ -136,7 +142,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
     let webhooks = webhooks.map_err(ServeError::Init)?;
     app.open(broker.clone());
-    let office = grpc::Office {
+    let office = grpc::StreamContext {
         gate,
         broker: broker.clone(),
         metrics: metrics.clone(),
@@ -157,15 +163,20 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let signal = shutdown.await;
     tracing::info!(signal, "shutting down");
     draining.cancel();
-    let operations = tokio::time::timeout(DRAIN, operations);
-    let _ = tokio::join!(listening.drain(DRAIN), streams.drain(DRAIN), webhooks.drain(DRAIN), operations);
+    let operations = tokio::time::timeout(DRAIN_TIME_MAX, operations);
+    let _ = tokio::join!(
+        listening.drain(DRAIN_TIME_MAX),
+        streams.drain(DRAIN_TIME_MAX),
+        webhooks.drain(DRAIN_TIME_MAX),
+        operations
+    );
     upkeep.abort();
     history.abort();
     if let Some(directory) = charts {
         history::save(app.history.clone(), directory).await;
     }
-    if let Some(announcing) = announcing {
-        announcing.abort();
+    for task in [policies, announcing].into_iter().flatten() {
+        task.abort();
     }
     drop(scraped);
     let closed = tokio::time::timeout(CLOSE, broker.close()).await;
@@ -194,7 +205,7 @@ pub fn routes_over(config: &Config, store: Arc<dyn Store>) -> Result<http::Entry
 /// Everyone who watches the store.
 fn watchers(
     metrics: Arc<Metrics>,
-    signals: Arc<Signals>,
+    signals: Arc<ReadyTriggers>,
     feed: Arc<Feed>,
     told: Told,
     history: Arc<History>,

@@ -11,6 +11,7 @@ use crate::telemetry::told::death;
 use crate::tls::Validity;
 use bytes::Bytes;
 use codeq_queue::event::{Event, What};
+use codeq_queue::subscription::Subscription;
 use codeq_queue::{AttemptOutcome, Failure, State};
 use codeq_store::kvrocks;
 use codeq_store::local::Meters;
@@ -52,6 +53,7 @@ pub struct Metrics {
     ticks: IntCounterVec,
     depth: IntGaugeVec,
     limited: IntGaugeVec,
+    paused: IntGaugeVec,
     running_limit: IntGaugeVec,
     dead_depth: IntGaugeVec,
     oldest: GaugeVec,
@@ -170,6 +172,7 @@ impl Metrics {
             ),
             depth: gauge("codeq_queue_depth", "Tasks by place.", &["command", "queue"]),
             limited: gauge("codeq_queue_limited", "Ready tasks that a limit holds back.", command),
+            paused: gauge("codeq_queue_paused", "Queues of the command that are paused.", command),
             running_limit: gauge(
                 "codeq_queue_running_limit",
                 "Tasks that may run at once by the policy; only for queues that have such a limit.",
@@ -316,9 +319,9 @@ impl Metrics {
             self.depth.reset();
             self.dead_depth.reset();
             self.limited.reset();
+            self.paused.reset();
             self.running_limit.reset();
             self.waiting.set(i64::try_from(broker.claims_waiting()).unwrap_or(i64::MAX));
-            self.subscriptions.reset();
             for queue in &queues {
                 commands.series(&queue.command, &self.counters);
             }
@@ -337,6 +340,7 @@ impl Metrics {
                 }
                 let counts = [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead, queue.held];
                 self.place(&series, counts);
+                self.paused.with_label_values(&[&*series.label]).add(i64::from(queue.is_paused));
                 if let Some(stored) = &queue.policy {
                     let limited = i64::try_from(queue.limited).unwrap_or(i64::MAX);
                     self.limited.with_label_values(&[&*series.label]).add(limited);
@@ -345,21 +349,27 @@ impl Metrics {
                     }
                 }
             }
-            let mut looked_at = 0;
-            for subscription in &subscriptions {
-                looked_at += subscription.event_types.len();
-                if looked_at > LOOKED_AT {
-                    let others = i64::try_from(subscription.event_types.len()).unwrap_or(i64::MAX);
-                    self.subscriptions.with_label_values(&[OTHER]).add(others);
-                    continue;
-                }
-                for event in &subscription.event_types {
-                    self.subscriptions.with_label_values(&[commands.label(event)]).inc();
-                }
-            }
+            self.show_subscriptions(&subscriptions, &commands);
         }
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
         text.map_err(|error| Failure::Internal(error.to_string()))
+    }
+
+    /// Subscriptions by command; beyond a bound they are not told apart.
+    fn show_subscriptions(&self, subscriptions: &[Subscription], commands: &Commands) {
+        self.subscriptions.reset();
+        let mut looked_at = 0;
+        for subscription in subscriptions {
+            looked_at += subscription.event_types.len();
+            if looked_at > LOOKED_AT {
+                let others = i64::try_from(subscription.event_types.len()).unwrap_or(i64::MAX);
+                self.subscriptions.with_label_values(&[OTHER]).add(others);
+                continue;
+            }
+            for event in &subscription.event_types {
+                self.subscriptions.with_label_values(&[commands.label(event)]).inc();
+            }
+        }
     }
 
     /// Gives whether all shards are there.

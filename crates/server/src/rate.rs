@@ -2,7 +2,7 @@
 //! the buckets and every limited request asks it once; otherwise they are here and nothing is asked.
 
 use crate::config::RateLimit;
-use crate::telemetry::seldom::Seldom;
+use crate::telemetry::seldom::ThrottledLog;
 use codeq_queue::shared::{Bucket as SharedBucket, Shared};
 use codeq_queue::{Failure, Time};
 use std::collections::HashMap;
@@ -37,13 +37,13 @@ impl RateScope {
 pub struct Limiter {
     scope: RateScope,
     own: Option<Buckets>,
-    complaints: Seldom,
+    complaints: ThrottledLog,
 }
 
 impl Limiter {
     /// `None`: no limit.
     pub fn new(scope: RateScope, limit: Option<RateLimit>) -> Limiter {
-        Limiter { scope, own: limit.map(Buckets::new), complaints: Seldom::default() }
+        Limiter { scope, own: limit.map(Buckets::new), complaints: ThrottledLog::default() }
     }
 
     pub fn has_limit(&self) -> bool {

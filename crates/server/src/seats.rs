@@ -1,7 +1,7 @@
 //! Seats: one for every connection, over all listeners together.
 //!
 //! There are as many as the process may have files open, less what the store and the webhooks need. A
-//! connection is a stranger's until a token was accepted on it, and strangers get [`STRANGERS`] seats at most.
+//! connection is a stranger's until a token was accepted on it, and strangers get [`STRANGER_CONNECTIONS_MAX`] seats at most.
 //! When seats run out, or strangers are too many, the one that has waited longest without asking for anything
 //! gives up its seat: strangers first, then idle connections. So idle connections never keep a new caller
 //! waiting.
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Connections on which no token was accepted yet. Each may hold 64 KiB.
-pub const STRANGERS: usize = 4096;
+pub const STRANGER_CONNECTIONS_MAX: usize = 4096;
 /// How often those who wait for a seat look again whether somebody has begun to idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Connections that are looked at to find one that idles.
@@ -59,7 +59,7 @@ pub struct Seat {
 
 impl Seats {
     pub fn new(most: usize) -> Arc<Seats> {
-        let most_strangers = STRANGERS.min(most / 2).max(1);
+        let most_strangers = STRANGER_CONNECTIONS_MAX.min(most / 2).max(1);
         let (book, freed) = (Mutex::default(), Notify::new());
         Arc::new(Seats { most, most_strangers, start: Instant::now(), book, freed })
     }

@@ -7,13 +7,13 @@ use std::cell::RefCell;
 
 /// Prints instants at the offset of the configured time zone.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct WireTime {
     zone: TimeZone,
 }
 
-impl Stamp {
-    pub fn new(zone: TimeZone) -> Stamp {
-        Stamp { zone }
+impl WireTime {
+    pub fn new(zone: TimeZone) -> WireTime {
+        WireTime { zone }
     }
 
     /// RFC 3339, the fraction without trailing zeros.
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn instants_print_at_the_offset_of_the_zone() {
         let time = Time::from_millis(1_772_366_405_250);
-        assert_eq!(Stamp::new(TimeZone::UTC).text(time), "2026-03-01T12:00:05.25Z");
+        assert_eq!(WireTime::new(TimeZone::UTC).text(time), "2026-03-01T12:00:05.25Z");
         let zone = TimeZone::get("America/Sao_Paulo").unwrap();
-        assert_eq!(Stamp::new(zone).text(time), "2026-03-01T09:00:05.25-03:00");
+        assert_eq!(WireTime::new(zone).text(time), "2026-03-01T09:00:05.25-03:00");
         assert_eq!(utc_seconds(time), "2026-03-01T12:00:05Z");
     }
 

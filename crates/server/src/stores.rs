@@ -1,7 +1,7 @@
 //! Opening the store that the configuration names.
 
 use crate::config::{Config, Kvrocks, Persistence};
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use codeq_queue::{Observer, Store};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::local::{self, Durability, LocalOptions, Meters};
@@ -57,7 +57,7 @@ fn word(durability: Durability) -> &'static str {
 }
 
 fn rules(config: &Config) -> Rules {
-    let stamp = Stamp::new(config.timezone.clone());
+    let stamp = WireTime::new(config.timezone.clone());
     Rules {
         backoff: config.tasks.backoff,
         retention: config.tasks.retention,
@@ -119,6 +119,7 @@ pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
         },
         cluster: kvrocks.cluster,
         timeout: kvrocks.timeout,
+        silence: kvrocks::SILENCE,
         wait_replicas: kvrocks.wait_replicas,
         wait_timeout: kvrocks.wait_timeout,
         untenanted_tenant: Some(kvrocks.untenanted_tenant.clone()).filter(|tenant| !tenant.is_empty()),

@@ -3,8 +3,8 @@ module github.com/codeq/codeq/sdks/bench/go
 go 1.26.0
 
 require (
-	github.com/codeq/codeq/sdks/go v0.0.0-00010101000000-000000000000
-	github.com/codeq/codeq/sdks/go/stream v0.0.0-00010101000000-000000000000
+	github.com/codeq/codeq/sdks/go v0.1.0
+	github.com/codeq/codeq/sdks/go/stream v0.1.0
 )
 
 require (

@@ -3,7 +3,7 @@ module github.com/codeq/codeq/sdks/go/codeqotel
 go 1.26.0
 
 require (
-	github.com/codeq/codeq/sdks/go v0.0.0-00010101000000-000000000000
+	github.com/codeq/codeq/sdks/go v0.1.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0

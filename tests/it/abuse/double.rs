@@ -89,6 +89,7 @@ switched! {
     fn attempts(task: TaskRef) -> Option<Vec<Attempt>>;
     fn cancel(cancels: Vec<Cancel>) -> Items<Task>;
     fn requeue(tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Items<Task>;
+    fn run_now(tasks: Vec<TaskRef>) -> Items<Task>;
     fn remove(tasks: Vec<TaskRef>) -> Items<()>;
     fn cleanup(tenant: Arc<str>, before: Time, limit: usize) -> u64;
     fn pause(queue: QueueKey) -> QueueStats;
@@ -112,6 +113,7 @@ switched! {
     fn subscriptions() -> Vec<Subscription>;
     fn expire_subscriptions() -> u64;
     fn take_deliveries(limit: usize, hold: Duration) -> Vec<Delivery>;
+    fn delivery_body(id: u128) -> Option<Arc<str>>;
     fn report_delivery(id: u128, report: DeliveryReport) -> Result<(), Refusal>;
     fn outbox() -> OutboxCounts;
     fn deliveries(tenant: Option<Arc<str>>, failed: bool, after: u128, limit: usize) -> Vec<Delivery>;

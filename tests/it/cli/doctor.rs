@@ -118,6 +118,18 @@ fn every_fault_is_told_with_its_own_next_step() {
 }
 
 #[test]
+fn a_server_that_refuses_its_settings_says_what_was_meant() {
+    let cli = Cli::new();
+    config(&cli, json!({"prot": 1, "logLevel": "loud"}));
+    let said = cli.fails(&["serve", "--config", "codeq.yaml"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("[ERROR] load config: unknown key prot; logLevel must be"), "{said}");
+    assert_eq!(lines[1], "  codeq.yaml:1: unknown key prot; did you mean port?");
+    assert_eq!(lines[2], "  codeq.yaml:1: logLevel must be debug, info, warn or error");
+    assert!(lines[3].starts_with("  next: `codeq doctor`"), "{said}");
+}
+
+#[test]
 fn the_secret_of_an_example_is_refused() {
     let cli = Cli::new();
     config(&cli, json!({"webhookHmacSecret": "whsec_REPLACE_WITH_BASE64"}));

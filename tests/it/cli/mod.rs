@@ -12,6 +12,7 @@ mod operations;
 mod operator;
 mod profiles;
 mod queues;
+mod snippets;
 mod stand_in;
 mod tasks;
 mod tokens;

@@ -80,7 +80,7 @@ async fn callbacks_are_listed_and_redelivered() {
 fn all_failed_callbacks_are_redelivered_at_once() {
     let server = super::stand_in::StandIn::start(|asked| match &*asked.method {
         "GET" => (200, json!({"items": [{"id": "a"}, {"id": "b"}], "next": null}).to_string()),
-        _ => (202, json!({"id": "x", "state": "pending"}).to_string()),
+        _ => (202, json!({"redelivered": 2, "hasMore": false}).to_string()),
     });
     let cli = Cli::at(&server.base);
     assert!(cli.fails(&["webhook", "redeliver", "--all-failed"]).contains("pass --yes"));
@@ -88,10 +88,7 @@ fn all_failed_callbacks_are_redelivered_at_once() {
     assert_eq!(said, "[OK] Redelivering 2 callbacks\n");
     let asked: Vec<String> = server.asked().iter().map(|asked| asked.path.clone()).collect();
     assert!(asked[1].contains("state=failed&taskId=t"), "{asked:?}");
-    assert!(
-        asked[2].ends_with("/admin/webhooks/a/redeliver") && asked[3].ends_with("/b/redeliver"),
-        "{asked:?}"
-    );
+    assert!(asked[2].ends_with("/admin/webhooks/redeliver") && asked.len() == 3, "{asked:?}");
 }
 
 #[test]

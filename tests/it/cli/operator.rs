@@ -54,6 +54,7 @@ async fn tasks_are_found_by_every_filter() {
     assert_eq!(ids(&list(&["--idempotency-key", "k 1"])), [&keyed]);
     assert_eq!(ids(&list(&["--header", "origin=run-1", "--error", "timed"])), [&dead[1]]);
     assert_eq!(list(&["--worker", "nobody"]), json!([]));
+    assert_eq!(list(&["--batch", &dead[0]]), json!([]));
     assert_eq!(list(&["--created-after", "2100-01-01T00:00:00Z"]), json!([]));
     assert_eq!(
         list(&["--created-before", "2100-01-01T00:00:00Z", "--all"]).as_array().map(Vec::len),

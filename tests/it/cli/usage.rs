@@ -62,10 +62,74 @@ fn every_command_explains_itself_with_examples() {
             let is_explained = pair[0].contains("  ") || !pair[1].is_empty();
             assert!(is_explained, "{words:?}: {} has no text", pair[0]);
         }
-        for odd in ["so many", "So many", "unless told", "Whom", "anew"] {
+        for odd in ["so many", "So many", "unless told", "Whom", "anew", "who works", " is none", "--event "]
+        {
             assert!(!help.contains(odd), "{words:?}: {odd:?} is not plain English");
         }
     }
+}
+
+/// Commands that print no data, or none but JSON.
+const WITHOUT_JSON: [&str; 11] = [
+    "auth clear",
+    "auth login",
+    "auth set",
+    "completions",
+    "dev",
+    "init",
+    "install",
+    "serve",
+    "store accept",
+    "token jwks",
+    "top",
+];
+
+#[test]
+fn every_other_command_takes_json() {
+    let cli = Cli::new();
+    let mut found = Vec::new();
+    commands(&cli, &[], &mut found);
+    let is_group =
+        |words: &[String]| found.iter().any(|other| other.len() > words.len() && other.starts_with(words));
+    let mut without = Vec::new();
+    for words in found.iter().filter(|words| !is_group(words)) {
+        // A flag that is not known is refused before help is shown.
+        let asked: Vec<&str> = words.iter().map(String::as_str).chain(["--json", "--help"]).collect();
+        if cli.run(&asked).code != Some(0) {
+            without.push(words.join(" "));
+        }
+    }
+    without.sort_unstable();
+    assert_eq!(without, WITHOUT_JSON);
+}
+
+/// Every example of every help, as somebody would paste it; help instead of the deed.
+#[test]
+fn examples_of_help_are_understood() {
+    let cli = Cli::new();
+    let mut found = Vec::new();
+    commands(&cli, &[], &mut found);
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_codeq")).parent().expect("a directory");
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    let mut faults = Vec::new();
+    for words in &found {
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = cli.ok(&words);
+        let examples = help.split_once("\nExample").map_or("", |(_, examples)| examples);
+        for line in examples.lines().map(str::trim).filter(|line| line.contains("codeq ")) {
+            let mut shell = std::process::Command::new("bash");
+            shell.env_clear().env("PATH", &path).env("HOME", cli.home.path()).current_dir(cli.home.path());
+            // What happens to the output is the shell's part.
+            let line = [" | cat", " | gzip", " > "]
+                .iter()
+                .fold(line, |line, rest| line.split(rest).next().unwrap_or(line));
+            let run = shell.args(["-c", &format!("{line} --help")]).output().expect("bash is there");
+            if !run.status.success() {
+                faults.push(format!("{line}: {}", String::from_utf8_lossy(&run.stderr)));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
@@ -87,9 +151,23 @@ fn flags_of_the_connection_are_explained_once() {
 /// The flags of some commands were listed as flags of the connection.
 #[test]
 fn every_flag_stands_under_its_own_heading() {
-    let help = Cli::new().ok(&["backup", "--help"]);
-    let options = help.split_once("\nOptions:\n").expect("a heading").1;
-    assert!(options.contains("--to <TO>") && options.contains("--rate"), "{help}");
+    let cli = Cli::new();
+    for (words, wanted) in [
+        ("backup", &["--to <TO>", "--rate"][..]),
+        ("task create", &["--json", "--batch"]),
+        ("task list", &["--json", "--limit", "--payload-contains"]),
+        ("task cancel", &["--json", "--rate", "--dry-run"]),
+        ("export", &["--json", "--to <FILE>"]),
+    ] {
+        let words: Vec<&str> = words.split(' ').chain(["--help"]).collect();
+        let help = cli.ok(&words);
+        let options = help.split_once("\nOptions:\n").expect("a heading").1;
+        let own: String =
+            options.lines().take_while(|line| line.is_empty() || line.starts_with(' ')).collect();
+        for flag in wanted {
+            assert!(own.contains(flag), "{words:?}: {flag} is not among {own}");
+        }
+    }
 }
 
 #[test]
@@ -166,6 +244,22 @@ fn colours_can_be_turned_off() {
     };
     assert!(said("").contains("\u{1b}[32m[OK]"));
     assert!(said("1").starts_with("[OK] Task created: "));
+}
+
+/// People read words; a program that reads the error gets the body as the server sent it.
+#[test]
+fn a_refusal_is_told_in_words_at_a_terminal() {
+    let server = crate::harness::Server::memory();
+    let cli = Cli::of(&server);
+    let get = format!("{} task get 00000000-0000-4000-8000-000000000000", env!("CARGO_BIN_EXE_codeq"));
+    let mut command = std::process::Command::new("script");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", cli.home.path()).env("CODEQ_BASE_URL", &server.base).env("NO_COLOR", "1");
+    let output = command.args(["-qec", &get, "/dev/null"]).stdin(std::process::Stdio::null()).output();
+    let said = String::from_utf8(output.expect("script is there").stdout).expect("UTF-8");
+    assert!(said.starts_with("[ERROR] error (404): not found"), "{said}");
+    assert!(!said.contains('{') && said.contains("next: ") && said.contains(&server.base), "{said}");
+    assert!(cli.fails(&["task", "get", "x"]).contains(r#"{"error":"#));
 }
 
 #[test]

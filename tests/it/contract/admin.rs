@@ -54,10 +54,11 @@ async fn the_stats_view_tells_more_of_every_queue() {
     let age = queues[0]["oldestReadyAgeSeconds"].as_u64().expect("an age in whole seconds");
     assert!(age < 30, "{age}");
     let mail = json!({"command": "Mail:Send", "ready": 2, "delayed": 1, "inProgress": 2, "dlq": 1,
-        "tenantId": "dev-tenant", "oldestReadyAgeSeconds": age, "paused": false, "lanes": 0, "limited": 0});
+        "tenantId": "dev-tenant", "oldestReadyAgeSeconds": age, "paused": false, "lanes": 0, "limited": 0,
+        "held": 0, "failed": 0});
     let other = json!({"command": "other", "ready": 1, "delayed": 0, "inProgress": 0, "dlq": 0,
         "tenantId": "dev-tenant", "oldestReadyAgeSeconds": queues[1]["oldestReadyAgeSeconds"], "paused": false,
-        "lanes": 0, "limited": 0});
+        "lanes": 0, "limited": 0, "held": 0, "failed": 0});
     assert_eq!(*queues, [mail, other]);
 }
 

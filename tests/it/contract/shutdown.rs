@@ -51,7 +51,7 @@ async fn held_polls_are_answered_empty_at_once_and_the_process_ends_well() {
             "{signal}: {read}"
         );
         assert_eq!(server.wait().code(), Some(0), "{signal}");
-        assert!(started.elapsed() < Duration::from_secs(5), "{signal}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(20), "{signal}: {:?}", started.elapsed());
     }
 }
 

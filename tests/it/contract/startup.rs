@@ -4,14 +4,14 @@ use crate::harness::Server;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// What the server says on stderr; it must end by itself with exit code 1.
+/// The error that the server tells on stderr, without the advice below it; it must end by itself with exit code 1.
 fn refuses(arguments: &[&str], env: &[(&str, &str)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_codeq"));
     command.env_clear().envs(env.iter().copied()).args(arguments).stdin(Stdio::null());
     let ended = command.output().expect("the binary starts");
     let told = String::from_utf8(ended.stderr).expect("text");
     assert_eq!(ended.status.code(), Some(1), "{told}");
-    told.lines().last().unwrap_or_default().to_owned()
+    told.lines().rfind(|line| line.starts_with("[ERROR] ")).unwrap_or_default().to_owned()
 }
 
 /// What `serve` says about this file.

@@ -1,6 +1,8 @@
 //! Several stateless replicas over one keyspace, on a real redis-server that syncs every write.
 
+mod adoption;
 mod away;
+mod batches;
 mod bench;
 mod events;
 mod limits;
@@ -8,6 +10,7 @@ mod notifications;
 mod replicas;
 mod schedules;
 mod shards;
+mod storm;
 mod tls;
 
 use crate::harness::{DEV_TOKEN, Server};

@@ -2,7 +2,7 @@
 
 use super::{Redis, ok};
 use crate::cli::{Cli, Run, write};
-use crate::harness::DEV_TOKEN;
+use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
 
 fn mapped() -> Value {
@@ -54,7 +54,8 @@ async fn a_command_moves_between_two_shards_of_one_server() {
     let would = format!("[DRY-RUN] No changes will be made\n{}", counted("Would migrate", [5, 1, 0, 1, 7]));
     assert_eq!((dry.code, dry.stderr.as_str(), dry.stdout.as_str()), (Some(0), would.as_str(), ""));
     let dry = migrate(&cli, "default", "video", &["--dry-run", "--json"]);
-    let told = json!({"pending": 5, "delayed": 1, "inProgress": 0, "dlq": 1, "total": 7, "dryRun": true});
+    let told =
+        json!({"pending": 5, "delayed": 1, "held": 0, "inProgress": 0, "dlq": 1, "total": 7, "dryRun": true});
     assert_eq!((dry.code, dry.stderr.as_str()), (Some(0), ""));
     assert_eq!(serde_json::from_str::<Value>(&dry.stdout).expect("JSON"), told);
 
@@ -108,4 +109,63 @@ async fn a_move_that_makes_no_sense_is_refused() {
     let missing =
         cli.fails(&["migrate-shards", "--config", "c.yaml", "--from-shard", "a", "--to-shard", "b"]);
     assert_eq!(missing, "[ERROR] --command is required");
+}
+
+#[tokio::test]
+async fn a_spread_shard_moves_to_another_backend_while_a_server_runs() {
+    let (one, two) = (Redis::start().await, Redis::start().await);
+    let backend = |redis: &Redis| json!({"address": format!("127.0.0.1:{}", redis.port)});
+    let sharding = json!({"sharding": {
+        "enabled": true, "spread": true, "defaultShard": "one", "spreadOver": ["one"],
+        "backends": {"one": backend(&one), "two": backend(&two)},
+    }});
+    let cli = Cli::new();
+    write(&cli.path("c.yaml"), &one.config(sharding.clone()).to_string());
+    let server = Server::serve(one.config(sharding));
+    let made = ok(&server, "/tasks", json!({"command": "render", "payload": 1})).await;
+    let id = made["id"].as_str().expect("an id");
+    let shard = format!("p{}", u8::from_str_radix(&id[..2], 16).expect("hex") & 0x3f);
+    let errand = ["migrate-shards", "--config", "c.yaml", "--shard", &shard, "--to"];
+    let run = |backend: &str, more: &[&str]| {
+        let all: Vec<&str> = errand.iter().copied().chain([backend]).chain(more.iter().copied()).collect();
+        cli.run(&all)
+    };
+    let dry: Value = serde_json::from_str(&run("two", &["--dry-run", "--json"]).stdout).expect("JSON");
+    assert_eq!((&dry["total"], &dry["dryRun"]), (&json!(1), &json!(true)));
+    let done = run("two", &["--verify", "--json"]);
+    let told: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!(
+        (&told["total"], &told["sourceRemaining"], &told["dest"]["total"]),
+        (&json!(1), &json!(0), &json!(1))
+    );
+    assert_eq!((one.number(&["HLEN", "codeq:tasks"]), two.number(&["HLEN", "codeq:tasks"])), (0, 1));
+    // The server that was running makes the next one there, and lends both in their order.
+    let next = ok(&server, "/tasks", json!({"command": "render", "payload": 2})).await;
+    assert_eq!(two.number(&["HLEN", "codeq:tasks"]), 2);
+    let claimed = ok(&server, "/tasks/claim/batch", json!({"commands": ["render"], "count": 9})).await;
+    let lent: Vec<&Value> =
+        claimed["tasks"].as_array().expect("a list").iter().map(|task| &task["id"]).collect();
+    assert_eq!(lent, [&made["id"], &next["id"]]);
+    let unknown = run("three", &[]);
+    assert_eq!(unknown.stderr, "[ERROR] backend \"three\" not found in sharding.backends\n");
+    let refused = cli.fails(&["migrate-shards", "--config", "c.yaml", "--shard", "p64", "--to", "two"]);
+    assert_eq!(refused, "[ERROR] --shard is p0 to p63, not \"p64\"");
+}
+
+/// It asked for the settings of authentication and webhooks, which moving tasks does not need.
+#[tokio::test]
+async fn a_file_with_shards_alone_is_enough_for_a_move() {
+    let redis = Redis::start().await;
+    let server = redis.replica();
+    ok(&server, "/tasks", json!({"command": "render", "payload": 1})).await;
+    let cli = Cli::new();
+    let address = redis.config(json!({}))["persistenceConfig"]["addr"].clone();
+    let backend = json!({"address": address});
+    let shards = json!({"sharding": {
+        "enabled": true, "defaultShard": "default", "backends": {"default": backend, "video": backend},
+    }});
+    write(&cli.path("c.yaml"), &shards.to_string());
+    let counted_only = migrate(&cli, "default", "video", &["--dry-run"]);
+    let would = format!("[DRY-RUN] No changes will be made\n{}", counted("Would migrate", [1, 0, 0, 0, 1]));
+    assert_eq!((counted_only.code, counted_only.stderr), (Some(0), would));
 }

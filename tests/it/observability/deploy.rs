@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Metrics that operators are promised.
-const PROMISED: [&str; 21] = [
+const PROMISED: [&str; 23] = [
     "codeq_task_created_total",
     "codeq_task_claimed_total",
     "codeq_task_completed_total",
@@ -22,6 +22,8 @@ const PROMISED: [&str; 21] = [
     "codeq_rate_limit_hits_total",
     "codeq_queue_depth",
     "codeq_dlq_depth",
+    "codeq_queue_limited",
+    "codeq_queue_paused",
     "codeq_subscriptions_active",
     "codeq_queue_oldest_age_seconds",
     "codeq_claim_wait_seconds",
@@ -47,6 +49,11 @@ async fn busy() -> Server {
     let server = server(json!({"rateLimit": {"admin": {"requestsPerMinute": 1, "burstSize": 1}}}));
     let subscription = json!({"callbackUrl": receiver.url, "eventTypes": ["c"], "ttlSeconds": 60});
     server.post("/v1/codeq/workers/subscriptions", "worker", subscription).await;
+    let policy = json!({"rate": {"limit": 1000, "periodSeconds": 1, "burst": 1000}});
+    let path = "/v1/codeq/admin/queues/c/policy";
+    let body = Some(policy.to_string().into_bytes());
+    let put = server.send(reqwest::Method::PUT, path, Some(crate::harness::DEV_TOKEN), body).await;
+    assert_eq!(put.status, 200, "{}", put.text);
     let id = create(&server, json!({"command": "c", "payload": 1, "webhook": receiver.url})).await;
     claim(&server, "c").await;
     report(&server, &id, "result", json!({"status": "COMPLETED", "result": {}})).await;
@@ -120,6 +127,26 @@ fn rules_are_sound_and_fire_when_they_should() {
     promtool(&["check", "rules", &path("prometheus/alerts.yaml")], "");
     promtool(&["check", "config", &path("prometheus/prometheus.yaml")], "");
     promtool(&["test", "rules", &path("prometheus/alerts.test.yaml")], "");
+}
+
+/// What the dashboard calls a problem is what the alerts call one.
+#[test]
+fn the_dashboard_judges_queues_by_the_rules_of_the_alerts() {
+    let alerts = std::fs::read_to_string(deployed("prometheus/alerts.yaml")).expect("a file of ours");
+    let rules = std::fs::read_to_string(deployed("../dashboard/views/attention.js")).expect("a file of ours");
+    let mut compared = 0;
+    for (alert, numbers) in rules.lines().filter_map(|line| line.strip_prefix("  Codeq")?.split_once(": {")) {
+        let rule = alerts.split("- alert: ").find(|rule| rule.starts_with(&format!("Codeq{alert}\n")));
+        let expr = rule.unwrap_or_else(|| panic!("there is no alert Codeq{alert}"));
+        let expr = expr.split("for:").next().expect("the expression comes first");
+        let mut words = expr.split([' ', '\n']);
+        for number in numbers.trim_end_matches("},").split(',').filter_map(|pair| pair.split_once(": ")) {
+            let number = number.1.trim();
+            assert!(words.any(|word| word == number), "Codeq{alert}: {number} is not in {expr}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 6, "{compared} numbers were compared");
 }
 
 /// The page that explains the metrics, spans and alerts leaves none out.

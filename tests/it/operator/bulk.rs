@@ -38,6 +38,8 @@ async fn dead_letters_are_grouped_by_cause_and_one_group_is_replayed() {
     let done = ended(&server, &id).await;
     assert_eq!((&done["state"], &done["kind"]), (&json!("done"), &json!("requeue")), "{done}");
     assert_eq!((&done["matched"], &done["processed"], &done["failed"]), (&json!(10), &json!(10), &json!(0)));
+    let about = json!({"command": "mail", "group": group, "place": "dead"});
+    assert_eq!((&done["filter"], &done["cause"], &done["by"]), (&about, &timeouts, &json!("producer-dev")));
     let stats = get(&server, "/queues/mail").await.json;
     assert_eq!((&stats["ready"], &stats["dlq"]), (&json!(10), &json!(20)));
 

@@ -8,6 +8,7 @@ mod listing;
 mod payloads;
 mod policies;
 mod repair;
+mod run_now;
 mod tenants;
 mod transfer;
 

@@ -1,11 +1,7 @@
 //! Tokens that expire: an issuer with its keys on a port of its own.
 
-#[path = "../../../crates/codeq/src/issuer.rs"]
-mod issuer;
-
-use issuer::Issuer;
+use crate::abuse::issuer::{Issuer, now};
 use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -17,16 +13,16 @@ pub struct Keys {
 impl Keys {
     /// An issuer whose keys can be had.
     pub async fn served() -> Keys {
-        let issuer = Issuer::generate("key-1").expect("a key");
+        let issuer = Issuer::generate();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/jwks", listener.local_addr().expect("bound"));
-        tokio::spawn(serve(listener, issuer.jwks().to_string()));
+        tokio::spawn(serve(listener, json!({"keys": [issuer.jwk("key-1")]}).to_string()));
         Keys { issuer, url }
     }
 
     /// An issuer whose keys nobody serves.
     pub async fn unreachable() -> Keys {
-        let issuer = Issuer::generate("key-1").expect("a key");
+        let issuer = Issuer::generate();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         Keys { issuer, url: format!("http://{}/jwks", listener.local_addr().expect("bound")) }
     }
@@ -38,11 +34,10 @@ impl Keys {
 
     /// A token of `acme` with these claims besides, for so many seconds.
     pub fn token(&self, seconds: i64, more: Value) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
-        let mut claims = json!({"iss": "tests", "aud": "codeq", "tid": "acme", "exp": now + seconds});
+        let mut claims = json!({"iss": "tests", "aud": "codeq", "tid": "acme", "exp": now() + seconds});
         let more = more.as_object().expect("claims are an object").clone();
         claims.as_object_mut().expect("an object").extend(more);
-        self.issuer.mint(&claims).expect("a token")
+        self.issuer.token("key-1", &claims)
     }
 }
 

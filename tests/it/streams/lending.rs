@@ -113,7 +113,7 @@ async fn a_thousand_idle_streams_all_get_their_task() {
     }
     let ids: HashSet<String> = taking.join_all().await.into_iter().collect();
     assert_eq!(ids.len(), STREAMS);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

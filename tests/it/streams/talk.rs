@@ -17,7 +17,7 @@ pub use worker::server_event::Event as FromWorkerStream;
 pub use worker_event::Event as ToWorkerStream;
 
 /// Longer than any test waits for an answer that comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Talk<E, A> {
     sender: Option<mpsc::Sender<E>>,

@@ -99,8 +99,9 @@ async fn serve(
             let _ = stream.read(&mut [0; 1]).await;
             return;
         }
-        let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n");
-        if stream.write_all(head.as_bytes()).await.is_err() {
+        let body = if status == 204 { String::new() } else { format!("said {status}") };
+        let answer = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
     }

@@ -2,9 +2,11 @@
 //! a store at rest.
 
 pub mod attempts;
+pub mod batches;
 pub mod damage;
 pub mod ends;
 pub mod idempotency;
+pub mod limits;
 pub mod lost;
 pub mod order;
 pub mod owner;
@@ -47,5 +49,7 @@ pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
     ends::at_rest(ledger, look)?;
     idempotency::at_rest(look)?;
     retention::at_rest(ledger, look)?;
-    stats::at_rest(ledger, look)
+    stats::at_rest(ledger, look)?;
+    limits::at_rest(ledger, look)?;
+    batches::at_rest(ledger, look)
 }

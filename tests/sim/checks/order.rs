@@ -12,8 +12,10 @@ const CHECK: &str = "order";
 pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
     let mut lanes: Vec<(&str, u64, &Task)> = Vec::new();
     for task in look.tasks.values() {
-        // What an operator gave another life stands where it did so.
-        let is_plain = |account: &&Account| account.not_before.is_none() && !account.may_be_requeued;
+        // What an operator gave another life stands where it did so, and what was held where it was released.
+        let is_plain = |account: &&Account| {
+            account.not_before.is_none() && !account.may_be_requeued && account.body.after().is_empty()
+        };
         let account = ledger.accounts.get(&task.id).filter(is_plain);
         if let (State::Ready { seq }, 0, Some(_)) = (&task.state, task.attempts, account) {
             lanes.push((&task.body.command, *seq, task));

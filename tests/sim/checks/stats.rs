@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
     let counts_dead = u64::from(look.overdue(ledger, ledger.now).next().is_none());
-    let mut counted: BTreeMap<QueueKey, [u64; 4]> = BTreeMap::new();
+    let mut counted: BTreeMap<QueueKey, [u64; 5]> = BTreeMap::new();
     for task in look.tasks.values() {
         let counts = counted.entry(QueueKey::new(&task.body.tenant, &task.body.command)).or_default();
         match task.state.place() {
@@ -17,19 +17,23 @@ pub fn at_rest(ledger: &Ledger, look: &Look) -> Checked {
             Place::DelayedSet => counts[1] += 1,
             Place::InProgressSet => counts[2] += 1,
             Place::DeadLetterSet => counts[3] += counts_dead,
-            Place::HeldSet | Place::None => {}
+            Place::HeldSet => counts[4] += 1,
+            Place::None => {}
         }
     }
-    counted.retain(|_, counts| *counts != [0; 4]);
+    counted.retain(|_, counts| *counts != [0; 5]);
     let mut said = BTreeMap::new();
     for stats in &look.queues {
-        let counts = [stats.ready_total(), stats.delayed, stats.in_progress, stats.dead * counts_dead];
-        if counts != [0; 4] {
+        let dead = stats.dead * counts_dead;
+        let counts = [stats.ready_total(), stats.delayed, stats.in_progress, dead, stats.held];
+        if counts != [0; 5] {
             said.insert(QueueKey::new(&stats.tenant, &stats.command), counts);
         }
     }
     match said == counted {
         true => Ok(()),
-        false => broken("stats", format!("ready, delayed, running, dead: {said:?}, counted: {counted:?}")),
+        false => {
+            broken("stats", format!("ready, delayed, running, dead, held: {said:?}, counted: {counted:?}"))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Fuzzes everything that reads bytes from outside: `fuzz [--seconds N] [--seed S]`.
 
 use anyhow::{Context, bail};
-use codeq_tests::fuzz::fuzz;
+use codeq_tests::fuzz::{Until, fuzz};
 use std::time::Duration;
 
 fn main() -> anyhow::Result<()> {
@@ -16,7 +16,7 @@ fn main() -> anyhow::Result<()> {
         }
     }
     let (mut inputs, mut found) = (0, 0);
-    for (name, fuzzed) in fuzz(seed, Duration::from_secs(seconds)) {
+    for (name, fuzzed) in fuzz(seed, Until::Over(Duration::from_secs(seconds))) {
         println!(
             "{name}: {} inputs, {} panics, {} slow",
             fuzzed.inputs,

@@ -1,8 +1,9 @@
 //! Kills real servers under load and audits every task: `ledger [--rounds N] [--seed S]
-//! [--storage embedded|redis|memory] [--shards N] [--durability fsync|os] [--power-loss] [--server PATH] [--json]`.
+//! [--storage embedded|redis|sentinel|cluster|memory] [--wait-replicas N] [--shards N] [--durability fsync|os] [--power-loss]
+//! [--server PATH] [--json]`.
 
 use anyhow::{Context, bail, ensure};
-use codeq_tests::servers::{Durability, Plan, Storage, campaign};
+use codeq_tests::servers::{Durability, Plan, Promoter, Storage, campaign};
 use std::path::PathBuf;
 
 fn main() -> anyhow::Result<()> {
@@ -23,7 +24,7 @@ fn main() -> anyhow::Result<()> {
 
 fn read(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<(Plan, bool)> {
     let (mut storage, mut shards, mut durability) = ("embedded".to_owned(), 1, Durability::Fsync);
-    let (mut loses_power, mut is_json) = (false, false);
+    let (mut loses_power, mut is_json, mut wait_replicas) = (false, false, 1);
     let mut plan = Plan { server: beside_us()?, storage: Storage::EMBEDDED, rounds: 40, seed: 1 };
     while let Some(name) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{name} needs a value"));
@@ -33,6 +34,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<(Plan, bo
             "--rounds" => plan.rounds = value()?.parse()?,
             "--seed" => plan.seed = value()?.parse()?,
             "--shards" => shards = value()?.parse()?,
+            "--wait-replicas" => wait_replicas = value()?.parse()?,
             "--storage" => storage = value()?,
             "--server" => plan.server = value()?.into(),
             "--durability" => {
@@ -47,10 +49,14 @@ fn read(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<(Plan, bo
     }
     plan.storage = match storage.as_str() {
         "embedded" => Storage::Embedded { shards, durability, loses_power },
-        "redis" | "memory" if loses_power => bail!("--power-loss is for the embedded storage"),
+        "redis" | "sentinel" | "cluster" | "memory" if loses_power => {
+            bail!("--power-loss is for the embedded storage")
+        }
         "redis" => Storage::Redis,
+        "sentinel" => Storage::Replicated { promoter: Promoter::Sentinel, wait_replicas },
+        "cluster" => Storage::Replicated { promoter: Promoter::Cluster, wait_replicas },
         "memory" => Storage::Memory,
-        _ => bail!("unknown storage {storage}: embedded, redis or memory"),
+        _ => bail!("unknown storage {storage}: embedded, redis, sentinel, cluster or memory"),
     };
     Ok((plan, is_json))
 }

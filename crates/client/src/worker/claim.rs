@@ -1,6 +1,6 @@
 //! Getting tasks: never more than there are free slots.
 
-use super::crew::Crew;
+use super::crew::JobSet;
 use super::http::HttpLink;
 use super::identity::Identity;
 use super::link::{Assigned, Link};
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What a claim asks for, and the slots for what it brings.
 pub(super) struct Claims {
-    pub crew: Arc<Crew>,
+    pub crew: Arc<JobSet>,
     pub slots: Arc<Semaphore>,
     pub commands: Vec<String>,
     pub turns: Turns,

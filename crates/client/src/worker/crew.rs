@@ -4,7 +4,7 @@ use super::context::{Context, Said, Teller};
 use super::fate::Fate;
 use super::handlers::Handlers;
 use super::lease::Lease;
-use super::link::{Assigned, CancelNotice, Link, Report, Told, Word};
+use super::link::{Assigned, CancelNotice, Link, Report, ReportAnswer, Word};
 use super::outcome::Outcome;
 use super::pulse::Pulse;
 use super::stop::Stop;
@@ -31,7 +31,7 @@ pub(super) struct Links {
     pub pulse: Pulse,
 }
 
-pub(super) struct Crew {
+pub(super) struct JobSet {
     pub link: Arc<Link>,
     /// For the heartbeats that come by themselves.
     beats: Arc<Link>,
@@ -44,14 +44,23 @@ pub(super) struct Crew {
     leases: Mutex<Leases>,
 }
 
-impl Crew {
-    pub fn new(links: Links, handlers: Handlers, fate: Arc<Fate>, lease: Duration) -> Crew {
+impl JobSet {
+    pub fn new(links: Links, handlers: Handlers, fate: Arc<Fate>, lease: Duration) -> JobSet {
         let Links { work: link, beats, pulse } = links;
-        Crew { link, beats, pulse, handlers, fate, lease, jobs: TaskTracker::new(), leases: Mutex::default() }
+        JobSet {
+            link,
+            beats,
+            pulse,
+            handlers,
+            fate,
+            lease,
+            jobs: TaskTracker::new(),
+            leases: Mutex::default(),
+        }
     }
 
     /// Starts a job, which holds its slot until it is settled.
-    pub fn start(self: &Arc<Crew>, task: Assigned, slot: OwnedSemaphorePermit) {
+    pub fn start(self: &Arc<JobSet>, task: Assigned, slot: OwnedSemaphorePermit) {
         let crew = self.clone();
         self.jobs.spawn(async move {
             crew.work(task).await;
@@ -60,7 +69,7 @@ impl Crew {
     }
 
     /// Gives a task back that was never started.
-    pub fn refund(self: &Arc<Crew>, task: &Assigned) {
+    pub fn refund(self: &Arc<JobSet>, task: &Assigned) {
         let crew = self.clone();
         let report = Report::new(&task.id, task.attempt, Outcome::refund(), Vec::new());
         self.jobs.spawn(async move {
@@ -75,7 +84,7 @@ impl Crew {
         lease.iter().for_each(|lease| lease.request_stop(cancel));
     }
 
-    async fn work(self: &Arc<Crew>, task: Assigned) {
+    async fn work(self: &Arc<JobSet>, task: Assigned) {
         let (id, attempt, command) = (task.id.clone(), task.attempt, task.command.clone());
         let (started, lease) = (Instant::now(), Arc::new(Lease::new(&task, self.lease)));
         self.lock().insert((id.clone(), attempt), lease.clone());
@@ -95,7 +104,7 @@ impl Crew {
         tracing::info!(task = id, command, attempt, outcome = told, seconds, "task {told}");
     }
 
-    fn keep(self: &Arc<Crew>, lease: &Arc<Lease>) -> AbortOnDropHandle<()> {
+    fn keep(self: &Arc<JobSet>, lease: &Arc<Lease>) -> AbortOnDropHandle<()> {
         let (crew, lease) = (self.clone(), lease.clone());
         AbortOnDropHandle::new(self.pulse.runtime.spawn(async move { lease.keep(&crew.beats).await }))
     }
@@ -135,9 +144,9 @@ impl Crew {
         let mut is_unsure = false;
         loop {
             match self.link.report(report.clone()).await {
-                Ok(Told::Accepted(_)) => return,
+                Ok(ReportAnswer::Accepted(_)) => return,
                 // After an unknown outcome this may be our own report that got through.
-                Ok(Told::Lost(reason)) => return tell_lost(&report, &reason, is_unsure),
+                Ok(ReportAnswer::Lost(reason)) => return tell_lost(&report, &reason, is_unsure),
                 Err(error @ Error::Refused { status: 403, .. }) => return self.fate.end_mute(error),
                 Err(error @ Error::Refused { .. }) => match explain(&report, &error) {
                     Some(failure) => report = failure,
@@ -160,7 +169,7 @@ impl Crew {
 
 /// Says to the server what a handler has to say.
 struct Speaker {
-    crew: Arc<Crew>,
+    crew: Arc<JobSet>,
     lease: Arc<Lease>,
 }
 

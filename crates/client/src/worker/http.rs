@@ -2,7 +2,7 @@
 
 use super::claim::Claims;
 use super::context::{Artifact, Kept};
-use super::link::{Assigned, CancelNotice, Report, Told, Word, told};
+use super::link::{Assigned, CancelNotice, Report, ReportAnswer, Word, told};
 use super::results::ResultBatches;
 use crate::http::{Http, json, parse, segment};
 use crate::task::Task;
@@ -88,7 +88,7 @@ impl HttpLink {
         Ok(vec![assigned(task)])
     }
 
-    pub async fn report(&self, report: Report) -> Result<Told, Error> {
+    pub async fn report(&self, report: Report) -> Result<ReportAnswer, Error> {
         let Report { id, attempt, word } = report;
         let attempt = Some(i64::from(attempt));
         match word {
@@ -125,10 +125,10 @@ impl HttpLink {
         }
     }
 
-    async fn post(&self, id: &str, verb: &str, body: String) -> Result<Told, Error> {
+    async fn post(&self, id: &str, verb: &str, body: String) -> Result<ReportAnswer, Error> {
         let path = format!("/tasks/{}/{verb}", segment(id)?);
         match self.http.post(&path, body, Duration::ZERO).await {
-            Ok(answer) => Ok(Told::Accepted(cancel(&answer.text))),
+            Ok(answer) => Ok(ReportAnswer::Accepted(cancel(&answer.text))),
             Err(error) => told(error),
         }
     }
@@ -138,7 +138,7 @@ impl HttpLink {
         id: String,
         body: SubmitBody<'_>,
         artifacts: Vec<Artifact>,
-    ) -> Result<Told, Error> {
+    ) -> Result<ReportAnswer, Error> {
         let artifacts: Vec<ArtifactIn<'_>> = artifacts.into_iter().map(artifact).collect();
         let artifacts = (!artifacts.is_empty()).then_some(artifacts);
         self.results.send(json(&SubmitBody { task_id: Some(id), artifacts, ..body })?).await

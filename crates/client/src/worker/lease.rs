@@ -1,7 +1,7 @@
 //! Keeping a lease alive while its job runs.
 
 use super::context::Said;
-use super::link::{Assigned, CancelNotice, Link, Report, Told, Word};
+use super::link::{Assigned, CancelNotice, Link, Report, ReportAnswer, Word};
 use super::stop::{Stop, StopSignal};
 use crate::Error;
 use crate::backoff::Backoff;
@@ -58,8 +58,8 @@ impl Lease {
                 return self.lose();
             }
             match timeout_at(until, self.beat(link, Said::default())).await {
-                Ok(Ok(Told::Accepted(_))) => next = sent + self.length / 3,
-                Ok(Ok(Told::Lost(reason))) => {
+                Ok(Ok(ReportAnswer::Accepted(_))) => next = sent + self.length / 3,
+                Ok(Ok(ReportAnswer::Lost(reason))) => {
                     return tracing::info!(task = self.id, self.attempt, reason, "the lease is lost");
                 }
                 Ok(Err(error)) => {
@@ -78,8 +78,8 @@ impl Lease {
         let repeated = async {
             loop {
                 match self.beat(link, said.clone()).await {
-                    Ok(Told::Accepted(_)) => return Ok(()),
-                    Ok(Told::Lost(reason)) => return Err(gone(&reason)),
+                    Ok(ReportAnswer::Accepted(_)) => return Ok(()),
+                    Ok(ReportAnswer::Lost(reason)) => return Err(gone(&reason)),
                     Err(error) if !error.is_retryable() => return Err(error),
                     Err(error) => backoff.pause(error.retry_after()).await,
                 }
@@ -92,17 +92,17 @@ impl Lease {
         }
     }
 
-    async fn beat(&self, link: &Link, said: Said) -> Result<Told, Error> {
+    async fn beat(&self, link: &Link, said: Said) -> Result<ReportAnswer, Error> {
         let _alone = self.beating.lock().await;
         let sent = Instant::now();
         let word = Word::Heartbeat { extend_seconds: whole_seconds(self.length), said };
         let told = link.report(Report { id: self.id.clone(), attempt: self.attempt, word }).await?;
         match &told {
-            Told::Accepted(cancel) => {
+            ReportAnswer::Accepted(cancel) => {
                 *self.until.lock().unwrap_or_else(PoisonError::into_inner) = sent + self.length;
                 cancel.iter().for_each(|cancel| self.request_stop(cancel));
             }
-            Told::Lost(_) => self.lose(),
+            ReportAnswer::Lost(_) => self.lose(),
         }
         Ok(told)
     }

@@ -75,7 +75,7 @@ pub(super) struct CancelNotice {
 
 /// The answer to a report that the server understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(super) enum ReportAnswer {
     /// To a heartbeat it may say that the task is to end.
     Accepted(Option<CancelNotice>),
     /// The attempt is not ours any more, and why.
@@ -83,10 +83,12 @@ pub(super) enum Told {
 }
 
 /// Turns a refusal that means "not yours" into an answer.
-pub(super) fn told(error: Error) -> Result<Told, Error> {
+pub(super) fn told(error: Error) -> Result<ReportAnswer, Error> {
     const LOST: [&str; 5] = ["lease_lost", "not_owner", "cancelled", "not_in_progress", "task_not_found"];
     match error {
-        Error::Refused { code, message, .. } if LOST.contains(&code.as_str()) => Ok(Told::Lost(message)),
+        Error::Refused { code, message, .. } if LOST.contains(&code.as_str()) => {
+            Ok(ReportAnswer::Lost(message))
+        }
         other => Err(other),
     }
 }
@@ -99,7 +101,7 @@ pub(super) enum Link {
 
 impl Link {
     /// Sends the report once.
-    pub async fn report(&self, report: Report) -> Result<Told, Error> {
+    pub async fn report(&self, report: Report) -> Result<ReportAnswer, Error> {
         match self {
             Link::Http(http) | Link::Stream(_, Some(http)) if report.has_artifacts() => {
                 http.report(report).await

@@ -35,7 +35,7 @@ use crate::pipe::Pipe;
 use crate::time::whole_seconds;
 use crate::{Connection, Error, Token, limits};
 use claim::Claims;
-use crew::{Crew, Links};
+use crew::{JobSet, Links};
 use fate::Fate;
 use futures_util::future::BoxFuture;
 use http::HttpLink;
@@ -247,7 +247,7 @@ impl Worker {
         let fate = Arc::new(Fate::default());
         let identity = Identity::new(self.worker_id, self.concurrency)?;
         let (links, dialer) = links(&self.connection, &identity, &fate)?;
-        let crew = Crew::new(links, self.handlers, fate, self.lease);
+        let crew = JobSet::new(links, self.handlers, fate, self.lease);
         let claims = Claims {
             crew: Arc::new(crew),
             slots: Arc::new(Semaphore::new(self.concurrency)),
@@ -289,7 +289,7 @@ fn links(
 }
 
 /// Waits for the last claim and then for the jobs, and cuts them off when the grace is over.
-async fn drain(crew: &Crew, grace: Duration, claiming: impl Future<Output = ()>) {
+async fn drain(crew: &JobSet, grace: Duration, claiming: impl Future<Output = ()>) {
     let settled = async {
         claiming.await;
         crew.jobs.close();

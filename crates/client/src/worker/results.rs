@@ -1,6 +1,6 @@
 //! Results over HTTP: what is ready together goes as one batch.
 
-use super::link::{Told, told};
+use super::link::{ReportAnswer, told};
 use crate::http::{Http, parse};
 use crate::{Error, limits, refusal};
 use codeq_api::task::Results;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// A result as an item of a batch, and who waits for its answer.
 struct Waiting {
     text: String,
-    answer: oneshot::Sender<Result<Told, Error>>,
+    answer: oneshot::Sender<Result<ReportAnswer, Error>>,
 }
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl ResultBatches {
     }
 
     /// Sends the result once, with others if there are any.
-    pub async fn send(self: &Arc<Self>, text: String) -> Result<Told, Error> {
+    pub async fn send(self: &Arc<Self>, text: String) -> Result<ReportAnswer, Error> {
         let (answer, answered) = oneshot::channel();
         if self.put(Waiting { text, answer }) {
             tokio::spawn(self.clone().drain());
@@ -102,9 +102,9 @@ impl ResultBatches {
     }
 }
 
-fn answer_of(item: SubmittedItem<'_>) -> Result<Told, Error> {
+fn answer_of(item: SubmittedItem<'_>) -> Result<ReportAnswer, Error> {
     if item.result.is_some() {
-        return Ok(Told::Accepted(None));
+        return Ok(ReportAnswer::Accepted(None));
     }
     let (code, text) = (item.code.unwrap_or_default(), item.error.unwrap_or_default());
     told(refusal::from_code(&code, &text))

@@ -7,7 +7,7 @@
 use super::context::Said as Carried;
 use super::fate::Fate;
 use super::identity::Identity;
-use super::link::{CancelNotice, Report, Told, Word, told};
+use super::link::{CancelNotice, Report, ReportAnswer, Word, told};
 use crate::pipe::{Answers, Open, Protocol};
 use crate::{Connection, Error, limits, refusal, stream};
 use codeq_api::grpc::worker as pb;
@@ -86,7 +86,7 @@ pub(super) enum Kind {
 
 impl Protocol for Reports {
     type Item = Report;
-    type Answer = Told;
+    type Answer = ReportAnswer;
     type Key = (Kind, String);
     type Event = pb::WorkerEvent;
     type Message = pb::ServerEvent;
@@ -146,7 +146,7 @@ impl Protocol for Reports {
             Some(Said::ResultAckBatch(batch)) => batch.acks.into_iter().map(result).collect(),
             Some(Said::HeartbeatAck(ack)) => {
                 let told = answer(ack.ok, &ack.error_message).map(|told| match told {
-                    Told::Accepted(_) => Told::Accepted(ack.cancel.as_ref().map(notice)),
+                    ReportAnswer::Accepted(_) => ReportAnswer::Accepted(ack.cancel.as_ref().map(notice)),
                     lost => lost,
                 });
                 vec![((Kind::Heartbeat, ack.task_id), told)]
@@ -216,9 +216,9 @@ pub(super) fn notice(cancel: &pb::Cancel) -> CancelNotice {
     CancelNotice { reason: cancel.reason.clone(), deadline }
 }
 
-fn answer(ok: bool, text: &str) -> Result<Told, Error> {
+fn answer(ok: bool, text: &str) -> Result<ReportAnswer, Error> {
     match ok {
-        true => Ok(Told::Accepted(None)),
+        true => Ok(ReportAnswer::Accepted(None)),
         false => told(refusal::from_text(text)),
     }
 }

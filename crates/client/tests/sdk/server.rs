@@ -6,11 +6,11 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
+const BINARY: &str = env!("CARGO_BIN_EXE_codeq");
 pub const TOKEN: &str = "dev-token";
 /// Longer than anything that goes well takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl Server {
     /// On the same data and the same ports; returns when it listens.
     pub fn start_again(&mut self) {
         let path = |name: &str| self.directory.path().join(name);
-        let mut command = Command::new(binary());
+        let mut command = Command::new(BINARY);
         command.env_clear().args(["dev", "--port", &self.ports[0].to_string()]);
         command.arg("--data-dir").arg(path("data")).arg("--config").arg(path("config.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -138,25 +138,9 @@ fn free_port() -> u16 {
     }
 }
 
-/// The server of this checkout, built beside this test.
-fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| built("--bin", "codeq", "codeq"))
-}
-
-/// A program of this checkout, built beside this test; `place` is where it is below the profile.
-pub fn built(kind: &str, name: &str, place: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test is a file");
-    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    // Both packages, whichever it is of: alone, one would ask for other features, and everything would be built again.
-    build.args(["build", "--quiet", "--locked", "-p", "codeq", "-p", "codeq-client", kind, name]);
-    build.current_dir(env!("CARGO_MANIFEST_DIR"));
-    build.arg("--target-dir").arg(profile.parent().expect("target/<profile>"));
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().expect("cargo runs").success(), "{name} builds");
-    profile.join(place)
+/// An example of the SDK. Cargo builds it with all tests of the workspace, and puts it beside the binary.
+pub fn example(name: &str) -> PathBuf {
+    let program = Path::new(BINARY).with_file_name("examples").join(name);
+    assert!(program.is_file(), "there is no {name}: cargo build -p codeq -p codeq-client --bins --examples");
+    program
 }

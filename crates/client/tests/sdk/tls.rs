@@ -1,6 +1,6 @@
 //! TLS, in a process of its own: which authorities are trusted is a matter of its environment.
 
-use crate::server::{Server, built};
+use crate::server::{Server, example};
 use serde_json::json;
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn tasks_go_over_http_and_streams_with_tls() {
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
     let server = Server::with(json!({"tls": {"certFile": certificate, "keyFile": key}}));
     let https = |address: &str| format!("https://{}", address.trim_start_matches("http://"));
-    let program = built("--example", "end_to_end", "examples/end_to_end");
+    let program = example("end_to_end");
     let run = |more: &[String]| {
         let mut command = Command::new(&program);
         command.env_clear().env("SSL_CERT_FILE", &certificate).arg(https(&server.base)).args(more);

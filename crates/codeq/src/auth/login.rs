@@ -77,11 +77,11 @@ pub struct Login {
     /// Use the token of the sign-in as it is.
     #[arg(long)]
     no_exchange: bool,
-    /// Keep the token; with --save=false it is printed instead.
+    /// Save the token; with --save=false it is printed instead.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
           default_missing_value = "true", require_equals = true)]
     save: bool,
-    /// Ask nothing.
+    /// Do not prompt; use defaults for what is not given.
     #[arg(long)]
     no_prompt: bool,
 }

@@ -9,6 +9,7 @@ mod meter;
 mod on;
 mod overload;
 mod process;
+mod queues;
 mod replicas;
 mod report;
 mod restart;
@@ -47,6 +48,11 @@ pub enum Bench {
         after_help = "Examples:\n  codeq bench hostile --json\n  codeq bench hostile --seconds 60 --connections 10000"
     )]
     Hostile(hostile::HostileBench),
+    /// Measure what very many queues cost.
+    #[command(
+        after_help = "Examples:\n  codeq bench queues\n  codeq bench queues --queues 100000 --tenants 10 --json"
+    )]
+    Queues(queues::QueuesBench),
     /// Measure how late schedules tick: spread over a minute, and all in one second.
     #[command(
         after_help = "Examples:\n  codeq bench schedules\n  codeq bench schedules --schedules 10000 --seconds 20 --json"
@@ -66,6 +72,9 @@ pub enum Bench {
     /// Fills a store and waits to be killed; used by `bench store --restart`.
     #[command(hide = true)]
     Fill(restart::Fill),
+    /// Fills a store with queues and waits to be killed; used by `bench queues`.
+    #[command(hide = true)]
+    FillQueues(queues::FillQueues),
     /// Opens a store and tells how long it took; used by `bench store --restart`.
     #[command(hide = true)]
     Open(restart::Open),
@@ -80,11 +89,13 @@ impl Bench {
             Bench::Soak(bench) => bench.run(),
             Bench::Overload(bench) => bench.run(),
             Bench::Hostile(bench) => bench.run(),
+            Bench::Queues(bench) => bench.run(),
             Bench::Schedules(bench) => bench.run(),
             Bench::Replicas(bench) => bench.run(),
             Bench::EchoStream(echo) => echo.run(),
             Bench::Echo(echo) => echo.run(),
             Bench::Fill(fill) => fill.run(),
+            Bench::FillQueues(fill) => fill.run(),
             Bench::Open(open) => open.run(),
         }
     }

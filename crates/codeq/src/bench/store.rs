@@ -189,6 +189,13 @@ fn laned_task(lane: usize) -> NewTask {
     task_of(LANED, OptionsRequest { lane: Some(format!("lane-{lane}")), ..OptionsRequest::default() })
 }
 
+/// A small task of any queue.
+pub fn task_in(tenant: &str, command: &str) -> NewTask {
+    let (tenant, command) = (tenant.into(), command.into());
+    let request = CreateRequest { tenant, command, payload: "1".into(), ..CreateRequest::default() };
+    request.check(5, PAYLOAD_BYTES, Time::ZERO).expect("the bench's task is sound")
+}
+
 fn task_of(command: &str, options: OptionsRequest) -> NewTask {
     let request = CreateRequest {
         tenant: TENANT.into(),

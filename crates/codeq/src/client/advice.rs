@@ -2,10 +2,11 @@
 
 use reqwest::Url;
 use serde::Deserialize;
+use std::io::IsTerminal;
 
 /// The server is there and says no.
 #[derive(Debug, thiserror::Error)]
-#[error("error ({status}): {body}")]
+#[error("error ({status}): {}", words(body, std::io::stderr().is_terminal()))]
 pub struct Refused {
     pub status: u16,
     pub body: String,
@@ -35,7 +36,24 @@ pub struct NoToken {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Body {
+    error: String,
     code: String,
+}
+
+/// Bytes of a body that is no refusal of ours, such as the page of a proxy, that somebody at a terminal sees.
+const FOREIGN_BYTES: usize = 300;
+
+/// The body of a refusal: in words for somebody at a terminal, as it came for a program that reads it.
+pub fn words(body: &str, is_terminal: bool) -> String {
+    if !is_terminal {
+        return body.to_owned();
+    }
+    let Body { error, code } = serde_json::from_str(body).unwrap_or_default();
+    match (error.is_empty(), code.is_empty()) {
+        (true, _) => codeq_queue::limits::cut(body.trim(), FOREIGN_BYTES).to_owned(),
+        (false, true) => error,
+        (false, false) => format!("{error} ({code})"),
+    }
 }
 
 /// Where a request went, without its query, which may hold a key.
@@ -76,7 +94,7 @@ pub fn advice(error: &anyhow::Error) -> Vec<String> {
 }
 
 fn next_step(refused: &Refused) -> Option<String> {
-    let Body { code } = serde_json::from_str(&refused.body).unwrap_or_default();
+    let Body { code, .. } = serde_json::from_str(&refused.body).unwrap_or_default();
     let step = match (refused.status, code.as_str()) {
         (401, _) if refused.is_guessed => {
             "no token was given, so `dev-token` was sent, and only `codeq dev` accepts that one: \
@@ -125,6 +143,16 @@ mod tests {
         let body = format!(r#"{{"error":"x","code":"{code}"}}"#);
         let url = format!("http://h/v1/codeq{path}");
         Refused { status, body, url, has_tenant: false, is_guessed: false }.into()
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_words_to_people_and_as_it_came_to_programs() {
+        let body = r#"{"error":"task not found","code":"not_found"}"#;
+        assert_eq!(words(body, true), "task not found (not_found)");
+        assert_eq!(words(r#"{"error":"token is malformed"}"#, true), "token is malformed");
+        assert_eq!(words("<html>\n", true), "<html>");
+        assert_eq!(words(&"x".repeat(9999), true).len(), FOREIGN_BYTES);
+        assert_eq!(words(body, false), body);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Profile {
     pub token: String,
     pub producer_token: String,
     pub worker_token: String,
-    /// Kept, without effect: what one may do is in the token.
+    /// Kept, without effect: rights come from the token.
     pub admin: bool,
     pub auth: Auth,
 }

@@ -14,6 +14,7 @@ use crate::client::block_on;
 use crate::{say, serve, terminal};
 use anyhow::bail;
 use codeq_server::config::{Config, Loaded, Mode, Persistence};
+pub use faults::advice;
 use report::Report;
 use std::path::PathBuf;
 

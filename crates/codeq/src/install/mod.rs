@@ -54,10 +54,10 @@ pub struct Install {
     /// The image [default: codeq:<version>].
     #[arg(long)]
     image: Option<String>,
-    /// Host name under which it is reached.
+    /// Host name at which the server is reached.
     #[arg(long)]
     domain: Option<String>,
-    /// A Kvrocks to keep tasks in, instead of a volume.
+    /// Address of a Kvrocks that keeps the tasks, instead of a volume.
     #[arg(long, value_name = "HOST:PORT")]
     redis_addr: Option<String>,
     /// The identity provider of producers.
@@ -81,10 +81,10 @@ pub struct Install {
     /// The source to build the image from.
     #[arg(long, default_value = ".", value_name = "DIR")]
     build_context: PathBuf,
-    /// Start it.
+    /// Start the installation.
     #[arg(long)]
     execute: bool,
-    /// Ask nothing.
+    /// Do not prompt; use defaults for what is not given.
     #[arg(long)]
     no_prompt: bool,
 }

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
-/// Show queues as they change, until interrupted.
+/// Watch the counts of queues until interrupted.
 ///
 /// On a terminal the table is redrawn in place; elsewhere every refresh prints a line per queue.
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use crate::table::Table;
 use crate::{say, terminal};
 use serde_json::Value;
 
-/// List the attempts of a task: who had it, for how long, and how each ended.
+/// List the attempts of a task: its worker, how long it took, and how it ended.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  codeq task attempts 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11")]
 pub struct Attempts {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Cancel one task, or all tasks that match a filter.
 ///
-/// A cancelled task fails with the error CANCELLED. A worker that is running it learns so with its next call. With
+/// A cancelled task fails with the error CANCELLED. A worker that is running it is told with its next call. With
 /// --grace-seconds a running task may end by itself until then.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq task cancel 5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11\n  \
@@ -25,8 +25,6 @@ pub struct Cancel {
     /// Why, for the worker and for the error of the task (with an id only).
     #[arg(long, requires = "id")]
     reason: Option<String>,
-    #[command(flatten)]
-    filter: Filter,
     /// Maximum tasks per second.
     #[arg(long, value_name = "N")]
     rate: Option<u64>,
@@ -35,6 +33,9 @@ pub struct Cancel {
     tenant: Option<String>,
     #[command(flatten)]
     care: Care,
+    // Last: what follows it would stand under its heading.
+    #[command(flatten)]
+    filter: Filter,
 }
 
 impl Cancel {

@@ -68,11 +68,12 @@ pub struct Create {
     /// Batch that the task joins.
     #[arg(long, value_name = "ID")]
     batch: Option<String>,
-    #[command(flatten)]
-    unique: Unique,
     /// Print the task as JSON.
     #[arg(long)]
     json: bool,
+    // Last: what follows it would stand under its heading.
+    #[command(flatten)]
+    unique: Unique,
 }
 
 #[derive(clap::Args)]

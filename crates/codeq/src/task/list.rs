@@ -13,8 +13,6 @@ use serde_json::Value;
     codeq task list --header origin=upload --all --json\n  \
     codeq task list --tag invoice --payload-contains '\"customer\": 7'")]
 pub struct List {
-    #[command(flatten)]
-    filter: Filter,
     /// Only tasks whose payload contains this text. Payloads are looked at one by one, which takes a while.
     #[arg(long, value_name = "TEXT")]
     payload_contains: Option<String>,
@@ -23,6 +21,9 @@ pub struct List {
     oldest: bool,
     #[command(flatten)]
     listing: Listing,
+    // Last: what follows it would stand under its heading.
+    #[command(flatten)]
+    filter: Filter,
 }
 
 /// How much of a list, and how it is shown.
@@ -114,6 +115,7 @@ fn state(task: &Value) -> &str {
         (Some("DELAYED_ZSET"), _) => "delayed",
         (Some("INPROG_SET"), _) => "running",
         (Some("DLQ_SET"), _) => "dead",
+        (Some("HELD_SET"), _) => "held",
         (_, Some("COMPLETED")) => "completed",
         (_, Some("FAILED")) => "failed",
         (_, other) => other.unwrap_or_default(),
@@ -131,6 +133,11 @@ mod tests {
         assert_eq!(attempts(&json!({"attempts": 2930, "refunds": 2929, "maxAttempts": 5})), "1/5");
         assert_eq!(attempts(&json!({"attempts": 2, "refunds": 1, "maxAttempts": 1})), "1/1");
         assert_eq!(attempts(&json!({})), "0");
+    }
+
+    #[test]
+    fn a_task_that_waits_for_others_is_held() {
+        assert_eq!(state(&json!({"status": "PENDING", "lastKnownLocation": "HELD_SET"})), "held");
     }
 
     #[test]

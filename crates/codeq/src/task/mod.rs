@@ -7,6 +7,7 @@ mod explain;
 mod list;
 mod replay;
 mod result;
+mod run_now;
 
 pub use create::read_payload;
 pub use list::Listing;
@@ -47,6 +48,7 @@ enum Verb {
     Attempts(attempts::Attempts),
     #[command(visible_alias = "requeue")]
     Replay(replay::Replay),
+    RunNow(run_now::RunNow),
     Cancel(Box<cancel::Cancel>),
 }
 
@@ -63,6 +65,7 @@ impl Task {
                 Verb::Result(result) => result.run(&settings.producer()?).await,
                 Verb::Attempts(attempts) => attempts.run(&settings.producer()?).await,
                 Verb::Replay(replay) => replay.run(&settings.producer()?).await,
+                Verb::RunNow(run_now) => run_now.run(&settings.producer()?).await,
                 Verb::List(list) => list.run(&settings.producer()?).await,
                 Verb::Explain(explain) => explain.run(&settings.producer()?).await,
                 Verb::Cancel(cancel) => cancel.run(&settings.producer()?).await,

@@ -7,7 +7,7 @@ mod screen;
 
 use crate::client::{Api, Connection, block_on, path};
 use crate::queue::{Rates, views};
-use crate::worker::Interrupts;
+use crate::worker::{self, Interrupts};
 use anyhow::bail;
 use codeq_api::admin::QueueView;
 use picture::Picture;
@@ -20,10 +20,10 @@ use tokio::time::MissedTickBehavior;
 /// Seconds between refreshes: the least and the most.
 const INTERVAL_SECONDS: (f64, f64) = (0.2, 60.0);
 
-/// Show all queues live on the whole screen.
+/// Show queues, workers and throughput live on the whole screen.
 ///
 /// Keys: up and down select a queue, s sorts, p pauses or resumes it, enter inspects its dead letters, r replays
-/// them, esc goes back, q quits. Pausing and replaying ask first.
+/// them, w lists the workers, esc goes back, q quits. Pausing and replaying ask first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq top\n  codeq top --interval 0.5")]
 pub struct Top {
@@ -68,6 +68,10 @@ pub struct Shown {
     pub message: String,
     /// The dead letters of the selected queue by cause, while they are inspected.
     pub causes: Option<Vec<Value>>,
+    /// Those heard of within the last five minutes.
+    pub workers: Vec<Value>,
+    /// Whether they are listed.
+    pub lists_workers: bool,
 }
 
 impl Top {
@@ -111,6 +115,10 @@ async fn refresh(api: &Api, tenant: Option<&str>, shown: &mut Shown) {
         Ok(queues) => shown.queues = queues,
         Err(error) => shown.message = format!("{error:#}"),
     }
+    match worker::seen(api, tenant).await {
+        Ok(workers) => shown.workers = workers,
+        Err(error) => shown.message = format!("{error:#}"),
+    }
     sort(shown);
     if !shown.queues.iter().any(|queue| *queue.stats.command == shown.selected) {
         shown.selected =
@@ -152,8 +160,12 @@ async fn pressed(api: &Api, key: Key, shown: &mut Shown) {
     match key {
         Key::Up | Key::Letter('k') => step(shown, -1),
         Key::Down | Key::Letter('j') => step(shown, 1),
-        Key::Enter => inspect(api, shown).await,
-        Key::Back => shown.causes = None,
+        Key::Enter => {
+            shown.lists_workers = false;
+            inspect(api, shown).await;
+        }
+        Key::Back => (shown.causes, shown.lists_workers) = (None, false),
+        Key::Letter('w') => (shown.causes, shown.lists_workers) = (None, !shown.lists_workers),
         Key::Letter('p') => shown.question = selected(shown).map(pause_question),
         Key::Letter('r') => ask_to_replay(shown),
         Key::Letter('s') => {

@@ -3,9 +3,9 @@
 use super::{Order, Question, Shown, selected};
 use crate::queue::{counts, oldest};
 use crate::table::{Table, one_line, plural};
+use crate::worker;
 
-const KEYS: &str =
-    "up/down select  s sort  p pause/resume  enter inspect  r replay dead letters  esc back  q quit";
+const KEYS: &str = "up/down select  s sort  p pause/resume  enter inspect  r replay dead letters  w workers  esc back  q quit";
 
 pub struct Picture {
     head: String,
@@ -24,7 +24,7 @@ impl Picture {
             table: table(shown).lines(),
             // The first line is the head of the table.
             selected: at.map(|at| at + 1),
-            below: causes(shown),
+            below: if shown.lists_workers { workers(shown) } else { causes(shown) },
             foot: foot(shown),
         }
     }
@@ -66,8 +66,9 @@ fn head(shown: &Shown, base: &str) -> String {
     };
     let (coming, going) = shown.rates.total();
     format!(
-        "codeQ top  {base}  {}  ready {}  running {}  delayed {}  dead {}  in {coming:.1}/s  out {going:.1}/s",
+        "codeQ top  {base}  {}  {}  ready {}  running {}  delayed {}  dead {}  in {coming:.1}/s  out {going:.1}/s",
         plural(shown.queues.len(), "queue"),
+        plural(shown.workers.len(), "worker"),
         sum(|stats| stats.ready),
         sum(|stats| stats.in_progress),
         sum(|stats| stats.delayed),
@@ -99,6 +100,15 @@ fn table(shown: &Shown) -> Table {
     table
 }
 
+fn workers(shown: &Shown) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    match shown.workers.is_empty() {
+        true => lines.push("No worker was heard of within the last five minutes".into()),
+        false => lines.extend(worker::table(&shown.workers).lines()),
+    }
+    lines
+}
+
 fn causes(shown: &Shown) -> Vec<String> {
     let Some(causes) = &shown.causes else { return Vec::new() };
     let mut lines = vec![String::new(), format!("Dead letters of {} by cause", shown.selected)];
@@ -116,10 +126,12 @@ fn foot(shown: &Shown) -> String {
     match &shown.question {
         Some(Question::Pause(command)) => {
             let ready = selected(shown).map_or(0, |queue| queue.stats.ready);
-            format!("Pause {command}? {ready} ready tasks will wait. (y/n)")
+            format!("Pause {command}? {} will wait. (y/n)", plural(ready, "ready task"))
         }
         Some(Question::Resume(command)) => format!("Resume {command}? (y/n)"),
-        Some(Question::Replay(command, count)) => format!("Replay {count} dead letters of {command}? (y/n)"),
+        Some(Question::Replay(command, count)) => {
+            format!("Replay {} of {command}? (y/n)", plural(*count, "dead letter"))
+        }
         None if shown.message.is_empty() => KEYS.into(),
         None => one_line(&shown.message),
     }

@@ -19,9 +19,7 @@ pub struct List {
 
 impl List {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
-        let of = self.tenant.map(|tenant| format!("?tenant={}", crate::client::encoded(&tenant)));
-        let found: Value = api.get(&format!("/admin/workers{}", of.unwrap_or_default())).await?;
-        let workers = found["items"].as_array().cloned().unwrap_or_default();
+        let workers = seen(api, self.tenant.as_deref()).await?;
         match (self.json, workers.is_empty()) {
             (true, _) => say!("{}", Value::from(workers)),
             (false, true) => say!("no worker was heard of within the last five minutes"),
@@ -31,7 +29,14 @@ impl List {
     }
 }
 
-fn table(workers: &[Value]) -> Table {
+/// The workers of a tenant, or of all.
+pub async fn seen(api: &Api, tenant: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let of = tenant.map(|tenant| format!("?tenant={}", crate::client::encoded(tenant)));
+    let found: Value = api.get(&format!("/admin/workers{}", of.unwrap_or_default())).await?;
+    Ok(found["items"].as_array().cloned().unwrap_or_default())
+}
+
+pub fn table(workers: &[Value]) -> Table {
     let mut table =
         Table::new(&["WORKER", "SUB", "OVER", "RUNNING", "SLOTS", "SDK", "COMMANDS", "LAST SEEN"]);
     for worker in workers {

@@ -6,6 +6,8 @@ mod run;
 mod sightings;
 mod start;
 
+pub use list::{seen, table};
+
 use crate::client::{Connection, block_on};
 use crate::{say, tag};
 use anyhow::bail;
@@ -13,7 +15,7 @@ use clap::Subcommand;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Claim tasks: run a program for each, or only see that they arrive. List who works.
+/// Claim tasks, run a program for each, and list workers.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,

@@ -47,7 +47,7 @@ pub struct Run {
     /// Program to run for each task, by sh -c.
     #[arg(long, value_name = "PROGRAM")]
     exec: Option<String>,
-    /// Take the first of the commands with work, in the order given. Without it all of them get their share.
+    /// Always take the first command with work, in the order given, instead of giving every command its share.
     #[arg(long, conflicts_with = "weights")]
     strict: bool,
     /// How often a command comes first compared with the others, from 1 to 100, with commas between them; 1 unless

@@ -2,11 +2,12 @@
 
 use super::sightings::Sightings;
 use super::{Interrupts, Report, commands};
-use crate::client::{Api, Settings, path};
+use crate::client::{Api, Settings, path, words};
 use crate::{say, tag};
 use anyhow::bail;
 use codeq_store::{Clock, SystemClock};
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -145,7 +146,7 @@ impl Line {
                 self.connected();
                 Ok(Duration::ZERO)
             }
-            (status, body) => Err(format!("claim denied ({status}): {body}")),
+            (status, body) => Err(format!("claim denied ({status}): {}", told(&body))),
         }
     }
 
@@ -173,7 +174,7 @@ impl Line {
                 Ok(seen.pause_after(id))
             }
             (200..300, _) => Ok(Duration::ZERO),
-            (status, body) => Err(format!("{verb} denied ({status}): {body}")),
+            (status, body) => Err(format!("{verb} denied ({status}): {}", told(&body))),
         }
     }
 
@@ -184,4 +185,9 @@ impl Line {
             self.report.warn(complaint);
         }
     }
+}
+
+/// Warnings go to stdout, among what was claimed.
+fn told(body: &str) -> String {
+    words(body, std::io::stdout().is_terminal())
 }

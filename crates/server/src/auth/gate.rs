@@ -3,7 +3,7 @@
 use super::bearer;
 use super::caller::{Access, Admin, Caller, Operator, Producer, Reader, Worker};
 use super::denied::Denied;
-use super::known::{Group, KnownTokens, Standing};
+use super::known::{Group, Standing, TokenCache};
 use super::provider::{MAX_TOKEN_BYTES, Provider, ProviderConfig, Setting, Verified};
 use super::scope::Scope;
 use codeq_store::Clock;
@@ -35,7 +35,7 @@ pub struct Gate {
     worker: Option<Provider>,
     allow_producer_as_worker: bool,
     admins_operate: bool,
-    known: KnownTokens,
+    known: TokenCache,
     verifications: AtomicU64,
     clock: Arc<dyn Clock>,
 }
@@ -55,7 +55,7 @@ impl Gate {
             worker: provider(options.worker)?,
             allow_producer_as_worker: options.allow_producer_as_worker,
             admins_operate: options.admins_operate,
-            known: KnownTokens::new(),
+            known: TokenCache::new(),
             verifications: AtomicU64::new(0),
             clock: options.clock,
         })

@@ -13,7 +13,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// How long a verification is believed at most.
-pub const BELIEVED_FOR: Duration = Duration::from_secs(5 * 60);
+pub const TOKEN_CACHE_TTL: Duration = Duration::from_secs(5 * 60);
 
 const SHARDS: usize = 16;
 /// 10,240 tokens and 16 MiB of token text over all shards.
@@ -45,9 +45,9 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Believed from `now` for [`BELIEVED_FOR`].
+    /// Believed from `now` for [`TOKEN_CACHE_TTL`].
     pub fn new(now: Time) -> Standing {
-        Standing { since: now, until: now.plus(BELIEVED_FOR), proof: None }
+        Standing { since: now, until: now.plus(TOKEN_CACHE_TTL), proof: None }
     }
 
     /// No longer than that.
@@ -84,15 +84,15 @@ struct Shard {
 }
 
 /// A bounded table of accepted tokens.
-pub struct KnownTokens {
+pub struct TokenCache {
     hasher: DefaultHashBuilder,
     shards: [RwLock<Shard>; SHARDS],
 }
 
-impl KnownTokens {
-    pub fn new() -> KnownTokens {
+impl TokenCache {
+    pub fn new() -> TokenCache {
         let shards = std::array::from_fn(|_| RwLock::new(Shard::default()));
-        KnownTokens { hasher: DefaultHashBuilder::default(), shards }
+        TokenCache { hasher: DefaultHashBuilder::default(), shards }
     }
 
     pub fn find(&self, group: Group, token: &str, now: Time) -> Option<Arc<Caller>> {
@@ -195,26 +195,26 @@ mod tests {
         Arc::new(Identity::from_claims(claims, None, None).caller("t").expect("a tenant"))
     }
 
-    fn sizes(known: &KnownTokens) -> (usize, usize) {
+    fn sizes(known: &TokenCache) -> (usize, usize) {
         let shards: Vec<_> = known.shards.iter().map(|shard| shard.read().unwrap()).collect();
         (shards.iter().map(|s| s.entries.len()).sum(), shards.iter().map(|s| s.bytes).sum())
     }
 
     #[test]
     fn a_token_is_known_to_its_group_for_five_minutes() {
-        let known = KnownTokens::new();
+        let known = TokenCache::new();
         known.remember(Group::Worker, "t", &someone(), Standing::new(NOW), NOW);
         assert!(known.find(Group::Worker, "t", NOW).is_some());
         assert!(known.find(Group::Producer, "t", NOW).is_none());
         assert!(known.find(Group::Worker, "u", NOW).is_none());
-        let end = NOW.plus(BELIEVED_FOR);
+        let end = NOW.plus(TOKEN_CACHE_TTL);
         assert!(known.find(Group::Worker, "t", Time::from_millis(end.millis() - 1)).is_some());
         assert!(known.find(Group::Worker, "t", end).is_none());
     }
 
     #[test]
     fn a_clock_set_back_makes_it_doubtful() {
-        let known = KnownTokens::new();
+        let known = TokenCache::new();
         known.remember(Group::Any, "t", &someone(), Standing::new(NOW), NOW);
         assert!(known.find(Group::Any, "t", Time::from_millis(NOW.millis() - 1)).is_none());
     }
@@ -223,7 +223,7 @@ mod tests {
     fn a_key_that_leaves_takes_its_tokens_along() {
         let generation = Arc::new(AtomicU64::new(3));
         let proof = Proof { generation: generation.clone(), seen: 3 };
-        let known = KnownTokens::new();
+        let known = TokenCache::new();
         known.remember(Group::Any, "t", &someone(), Standing::new(NOW).proven_by(proof), NOW);
         assert!(known.find(Group::Any, "t", NOW).is_some());
         generation.store(4, Ordering::Release);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn remembering_again_replaces() {
-        let known = KnownTokens::new();
+        let known = TokenCache::new();
         known.remember(Group::Any, "t", &someone(), Standing::new(NOW), NOW);
         let later = NOW.plus_seconds(200);
         known.remember(Group::Any, "t", &someone(), Standing::new(later), later);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_table_stays_within_its_bounds_and_keeps_the_newest() {
-        let (known, caller) = (KnownTokens::new(), someone());
+        let (known, caller) = (TokenCache::new(), someone());
         for n in 0..3 * SHARDS * SHARD_TOKENS {
             known.remember(Group::Any, &n.to_string(), &caller, Standing::new(NOW), NOW);
             assert!(known.find(Group::Any, &n.to_string(), NOW).is_some());
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn long_tokens_count_by_their_bytes() {
-        let (known, caller) = (KnownTokens::new(), someone());
+        let (known, caller) = (TokenCache::new(), someone());
         for n in 0..4096 {
             known.remember(Group::Any, &format!("{n:016384}"), &caller, Standing::new(NOW), NOW);
         }

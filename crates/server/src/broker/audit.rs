@@ -4,8 +4,8 @@ use super::{Broker, Error};
 use codeq_queue::{AuditEntry, AuditPage, Audited};
 
 impl Broker {
-    /// Keeps a record of a verb that was done, and tells the log.
-    pub async fn note_audit(&self, entry: AuditEntry) -> Result<(), Error> {
+    /// Tells the log of a verb that was done, and keeps its record unless the verb has stored it (`is_stored`).
+    pub async fn note_audit(&self, entry: AuditEntry, is_stored: bool) -> Result<(), Error> {
         tracing::info!(
             verb = &*entry.verb,
             who = &*entry.who,
@@ -15,7 +15,10 @@ impl Broker {
             requestId = &*entry.request_id,
             "audit"
         );
-        Ok(self.store.put_audit(entry).await?)
+        match is_stored {
+            true => Ok(()),
+            false => Ok(self.store.put_audit(entry).await?),
+        }
     }
 
     /// The newest first.

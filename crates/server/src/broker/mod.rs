@@ -43,6 +43,7 @@ use crate::artifacts::Artifacts;
 use crate::shares::{Place, Shares, TENANT_POLLS, TENANT_READYS};
 use crate::stops::{StopBoard, StopListener};
 use crate::telemetry::traces::Traces;
+use crate::webhook::AnswerLog;
 use crate::workers::Workers;
 use codeq_queue::store::{Answer, Health, ShardView, Wait};
 use codeq_queue::{Failure, Owner, Refusal, Shared, Store, Time};
@@ -106,6 +107,7 @@ pub struct Broker {
     /// Cancelled when the server shuts down: whoever waits is answered empty.
     draining: CancellationToken,
     nudges: webhooks::Nudges,
+    answers: AnswerLog,
     /// Told when a bulk operation was asked for.
     started: Notify,
     /// Claims that the store holds until there is work.
@@ -137,6 +139,7 @@ impl Broker {
             artifacts,
             draining,
             nudges: webhooks::Nudges::default(),
+            answers: AnswerLog::default(),
             started: Notify::new(),
             held: Arc::default(),
             polls: Shares::new(TENANT_POLLS),

@@ -6,12 +6,13 @@
 
 use super::repair::attempts_given;
 use super::{Broker, Error};
+use codeq_queue::audit::Note;
 use codeq_queue::operation::Step;
 use codeq_queue::schedule::Backfill;
 use codeq_queue::store::{Cancel, TaskRef};
 use codeq_queue::{
     Failure, Filter, Operation, OperationKind, OperationState, Page, Refusal, State, Task, TaskId, Time,
-    Whereabouts,
+    Whereabouts, cause,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct BulkRequest {
     pub max_attempts: Option<i64>,
     /// Nothing positive is as fast as it goes.
     pub rate_per_second: i64,
+    /// The subject of the token.
+    pub by: Arc<str>,
 }
 
 impl BulkRequest {
@@ -79,16 +82,28 @@ fn is_target(kind: OperationKind, state: &State) -> bool {
 impl Broker {
     /// How many tasks the operation would touch.
     pub async fn matched(&self, request: &BulkRequest) -> Result<u64, Error> {
-        let mut count = 0;
-        let see = |task: &Task| count += u64::from(is_target(request.kind, &task.state));
+        Ok(self.surveyed(request).await?.0)
+    }
+
+    /// How many tasks the operation would touch, and what their errors have in common if it is about one cause.
+    async fn surveyed(&self, request: &BulkRequest) -> Result<(u64, Option<String>), Error> {
+        let (mut count, mut common) = (0, None);
+        let see = |task: &Task| {
+            if is_target(request.kind, &task.state) {
+                count += 1;
+                if common.is_none() && request.filter.group.is_some() {
+                    common = task.error.as_deref().map(cause::normalise);
+                }
+            }
+        };
         self.each(request.tenant.clone(), Arc::new(request.target()), see).await?;
-        Ok(count)
+        Ok((count, common))
     }
 
     /// Stores the operation; it is worked off in the background.
     pub async fn start_operation(&self, request: BulkRequest) -> Result<Operation, Error> {
         self.check_running(request.tenant.as_ref()).await?;
-        let matched = self.matched(&request).await?;
+        let (matched, cause) = self.surveyed(&request).await?;
         let now = self.now();
         let operation = Operation {
             id: rand::random(),
@@ -109,6 +124,8 @@ impl Broker {
             version: 1,
             holder: 0,
             held_until: now,
+            by: Some(request.by),
+            cause,
         };
         self.begin(&operation).await?;
         Ok(operation)
@@ -127,8 +144,14 @@ impl Broker {
         Ok(())
     }
 
-    /// Stores a new operation and has it worked off.
+    /// Stores a new operation, with the one record of all that it will do, and has it worked off.
     pub(super) async fn begin(&self, operation: &Operation) -> Result<(), Error> {
+        if let Some(note) = Note::open() {
+            note.amend(|entry| {
+                entry.count = operation.matched;
+                entry.target = format!("{} (operation {:032x})", entry.target, operation.id).into();
+            });
+        }
         self.store.put_operation(operation.clone()).await?;
         self.started.notify_one();
         Ok(())
@@ -285,9 +308,11 @@ impl Worker {
             return self.store(operation, later).await;
         }
         if let Some(step) = operation.step.clone() {
-            let (done, failed) = self.perform(operation, &step.tasks, is_unsure).await?;
-            later.processed += done;
-            later.failed += failed;
+            let refused = self.perform(operation, &step.tasks, is_unsure).await?;
+            later.processed += step.tasks.len() as u64 - refused.count;
+            later.failed += refused.count;
+            // The first reason stands for all: the count says how many there are.
+            later.error = later.error.or(refused.reason);
             later.step = None;
             later.cursor = step.next.clone();
             pace.wait(step.tasks.len()).await;
@@ -353,14 +378,14 @@ impl Worker {
         Ok(Step { tasks, next: listed.next })
     }
 
-    /// How many of the tasks are done, and how many could not be. If it is unsure whether the step was done
+    /// What became of the tasks that could not be done. If it is unsure whether the step was done
     /// before, tasks that have changed since are taken for done.
     async fn perform(
         &self,
         operation: &Operation,
         tasks: &[(Arc<str>, TaskId)],
         is_unsure: bool,
-    ) -> Result<(u64, u64), Left> {
+    ) -> Result<Refused, Left> {
         let store = &self.broker.store;
         let named = |(tenant, id): &(Arc<str>, TaskId)| TaskRef { tenant: tenant.clone(), id: *id };
         let mut refs: Vec<TaskRef> = tasks.iter().map(named).collect();
@@ -374,20 +399,31 @@ impl Worker {
             let untouched = found.iter().map(is_untouched);
             refs = refs.into_iter().zip(untouched).filter(|(_, is)| *is).map(|(task, _)| task).collect();
         }
-        let failed = match operation.kind {
+        Ok(match operation.kind {
             OperationKind::Cancel => {
-                failures(store.cancel(refs.into_iter().map(Cancel::now).collect()).await?)
+                Refused::of(store.cancel(refs.into_iter().map(Cancel::now).collect()).await?)
             }
-            OperationKind::Requeue => failures(store.requeue(refs, operation.max_attempts).await?),
-            OperationKind::Delete => failures(store.remove(refs).await?),
-            OperationKind::Backfill => 0,
-        };
-        Ok((tasks.len() as u64 - failed, failed))
+            OperationKind::Requeue => Refused::of(store.requeue(refs, operation.max_attempts).await?),
+            OperationKind::Delete => Refused::of(store.remove(refs).await?),
+            OperationKind::Backfill => Refused::default(),
+        })
     }
 }
 
-fn failures<T>(items: Vec<Result<T, Refusal>>) -> u64 {
-    items.iter().filter(|item| item.is_err()).count() as u64
+/// The tasks of a step that could not be done.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    /// Of the first one.
+    reason: Option<String>,
+}
+
+impl Refused {
+    fn of<T>(items: Vec<Result<T, Refusal>>) -> Refused {
+        let mut refusals = items.into_iter().filter_map(Result::err).peekable();
+        let reason = refusals.peek().map(|refusal| format!("refused: {refusal} ({})", refusal.code()));
+        Refused { count: refusals.count() as u64, reason }
+    }
 }
 
 /// Keeps an operation within its rate.

@@ -3,11 +3,18 @@
 use super::{Broker, Error};
 use codeq_queue::policy::{Hold, LaneStats, SchemaMode};
 use codeq_queue::queue::check_command;
-use codeq_queue::{NewTask, Policies, QueueKey, QueuePolicy, Refusal, StoredPolicy, limits};
+use codeq_queue::{NewTask, Policies, QueueKey, QueuePolicy, Refusal, StoredPolicy, Time, limits};
 use jsonschema::{PatternOptions, Validator};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Between two looks at policies that were put through other processes.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Tells a policy from those before it.
+type Mark = (u64, Time);
 
 /// What creates need to know of a policy.
 struct CreateRule {
@@ -19,18 +26,42 @@ struct CreateRule {
 /// The policies that say something about creates, as far as this process knows them.
 #[derive(Default)]
 pub struct CreateRules {
-    rules: RwLock<HashMap<QueueKey, Arc<CreateRule>>>,
+    rules: RwLock<HashMap<QueueKey, (Mark, Arc<CreateRule>)>>,
+    /// Counts the policies that were changed through this process.
+    changes: AtomicU64,
     /// Payloads that did not match and were let pass.
     warned: AtomicU64,
 }
 
 impl CreateRules {
-    fn set(&self, queue: QueueKey, rule: Option<CreateRule>) {
+    fn set(&self, queue: QueueKey, mark: Mark, rule: Option<CreateRule>) {
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        self.changes.fetch_add(1, Ordering::AcqRel);
         match rule {
-            Some(rule) => drop(rules.insert(queue, Arc::new(rule))),
+            Some(rule) => drop(rules.insert(queue, (mark, Arc::new(rule)))),
             None => drop(rules.remove(&queue)),
         }
+    }
+
+    /// Takes over what the store keeps, as it was after so many changes. What is known already is not read again.
+    fn replace(&self, stored: Vec<(QueueKey, StoredPolicy)>, changes: u64) -> Result<(), Refusal> {
+        let known = self.rules.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut next = HashMap::new();
+        for (queue, stored) in stored {
+            let mark = (stored.version, stored.updated_at);
+            let same = known.get(&queue).filter(|(known, _)| *known == mark).map(|(_, rule)| rule.clone());
+            let rule = match same {
+                Some(rule) => Some(rule),
+                None => create_rule(&stored.policy)?.map(Arc::new),
+            };
+            next.extend(rule.map(|rule| (queue, (mark, rule))));
+        }
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        // One that was changed here meanwhile may be newer than what was read.
+        if self.changes.load(Ordering::Acquire) == changes {
+            *rules = next;
+        }
+        Ok(())
     }
 
     fn of(&self, task: &NewTask) -> Option<Arc<CreateRule>> {
@@ -38,7 +69,8 @@ impl CreateRules {
         if rules.is_empty() {
             return None;
         }
-        rules.get(&QueueKey::new(&task.body.tenant, &task.body.command)).cloned()
+        let queue = QueueKey::new(&task.body.tenant, &task.body.command);
+        rules.get(&queue).map(|(_, rule)| rule.clone())
     }
 
     /// The task with the defaults of its queue, if its payload may be taken. `asked` attempts above zero are kept.
@@ -96,10 +128,18 @@ impl Broker {
     /// Learns the policies that were put before.
     pub async fn load_policies(&self) -> Result<(), Error> {
         let Some(store) = self.store.policing() else { return Ok(()) };
-        for (queue, stored) in store.policies().await? {
-            self.create_rules.set(queue, create_rule(&stored.policy)?);
+        let changes = self.create_rules.changes.load(Ordering::Acquire);
+        Ok(self.create_rules.replace(store.policies().await?, changes)?)
+    }
+
+    /// Learns what is put through other processes over the same store, for ever.
+    pub async fn keep_loading_policies(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if let Err(error) = self.load_policies().await {
+                tracing::debug!(err = %error, "policies were not read");
+            }
         }
-        Ok(())
     }
 
     pub async fn put_policy(
@@ -117,7 +157,7 @@ impl Broker {
         }
         let rule = create_rule(&QueuePolicy::read(policy)?)?;
         let stored = store.put_policy(queue.clone(), text.into()).await??;
-        self.create_rules.set(queue, rule);
+        self.create_rules.set(queue, (stored.version, stored.updated_at), rule);
         Ok(stored)
     }
 
@@ -130,7 +170,7 @@ impl Broker {
     pub async fn delete_policy(&self, tenant: &Arc<str>, command: &str) -> Result<(), Error> {
         let queue = QueueKey::new(tenant, check_command(command)?);
         let was_there = self.policy_store()?.delete_policy(queue.clone()).await??;
-        self.create_rules.set(queue, None);
+        self.create_rules.set(queue, (0, Time::ZERO), None);
         match was_there {
             true => Ok(()),
             false => Err(Refusal::PolicyNotFound.into()),

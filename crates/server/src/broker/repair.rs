@@ -43,6 +43,12 @@ impl Broker {
         Ok(requeued.ok_or(Refusal::NotFound)??)
     }
 
+    /// Makes a task ready that waits for its time.
+    pub async fn run_now(&self, tenant: &Arc<str>, id: &str) -> Result<Task, Error> {
+        let made = self.store.run_now(vec![reference(tenant, id)?]).await?.pop();
+        Ok(made.ok_or(Refusal::NotFound)??)
+    }
+
     /// Removes a dead letter for good.
     pub async fn remove(&self, tenant: &Arc<str>, command: &str, id: &str) -> Result<(), Error> {
         self.dead_letter(tenant, command, id).await?;

@@ -92,6 +92,7 @@ impl Broker {
         name: String,
         from: Time,
         to: Time,
+        by: &Arc<str>,
     ) -> Result<Operation, Error> {
         let schedule = self.schedule(tenant, name).await?;
         let count = schedule.check_backfill(from, to)?;
@@ -119,6 +120,8 @@ impl Broker {
             version: 1,
             holder: 0,
             held_until: now,
+            by: Some(by.clone()),
+            cause: None,
         };
         self.begin(&operation).await?;
         Ok(operation)

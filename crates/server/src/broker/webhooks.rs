@@ -1,6 +1,7 @@
 //! What webhooks need: the outbox, and the subscriptions' end.
 
 use super::{Broker, Error};
+use crate::webhook::{AnswerLog, AnsweredAttempt};
 use codeq_queue::delivery::{Delivery, DeliveryReport};
 use codeq_queue::store::OutboxCounts;
 use codeq_queue::{Failure, Refusal, TaskId};
@@ -13,6 +14,9 @@ use tokio::sync::Notify;
 const EXAMINED: usize = 50_000;
 /// Deliveries asked of the store at once.
 const ASKED_AT_ONCE: usize = 500;
+
+/// Callbacks that one call makes due again.
+const REDELIVERED_AT_ONCE: usize = 1_000;
 
 /// Tells the sender that callers have changed something it keeps in mind.
 #[derive(Default)]
@@ -62,6 +66,11 @@ impl Broker {
         self.store.take_deliveries(limit, hold).await
     }
 
+    /// `None`: it is gone by now.
+    pub async fn delivery_body(&self, id: u128) -> Result<Option<Arc<str>>, Failure> {
+        self.store.delivery_body(id).await
+    }
+
     pub async fn report_delivery(&self, id: u128, report: DeliveryReport) -> Result<(), Error> {
         Ok(self.store.report_delivery(id, report).await??)
     }
@@ -88,6 +97,49 @@ impl Broker {
             }
         }
         Ok((found, Some(after)))
+    }
+
+    /// What receivers answered lately.
+    pub fn answers(&self) -> &AnswerLog {
+        &self.answers
+    }
+
+    /// A page of what was delivered lately, the newest first, and where the next begins.
+    pub fn delivered(&self, filter: &DeliveryFilter) -> (Vec<Arc<AnsweredAttempt>>, Option<u64>) {
+        let before = u64::try_from(filter.after).ok().filter(|before| *before > 0).unwrap_or(u64::MAX);
+        let mut found = self.answers.taken(filter.tenant.as_deref(), before);
+        found.retain(|attempt| filter.task.is_none_or(|task| task == Some(attempt.delivery.task_id)));
+        let has_more = found.len() > filter.limit;
+        found.truncate(filter.limit);
+        let next = found.last().map(|attempt| attempt.number).filter(|_| has_more);
+        (found, next)
+    }
+
+    /// Makes callbacks that failed due again, up to a bound: how many, and whether there may be more.
+    pub async fn redeliver_all(
+        &self,
+        tenant: &Arc<str>,
+        task: Option<Option<TaskId>>,
+    ) -> Result<(u64, bool), Error> {
+        let filter = DeliveryFilter {
+            tenant: Some(tenant.clone()),
+            is_failed: true,
+            task,
+            after: 0,
+            limit: REDELIVERED_AT_ONCE,
+        };
+        let (found, next) = self.deliveries(filter).await?;
+        let mut redelivered = 0;
+        for delivery in found {
+            match self.store.redeliver(tenant.clone(), delivery.id).await? {
+                Ok(_) => redelivered += 1,
+                // Somebody else was quicker.
+                Err(Refusal::DeliveryNotFound) => {}
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+        self.nudges.redelivered.notify_one();
+        Ok((redelivered, next.is_some()))
     }
 
     /// Makes a callback that failed due again, with a full set of attempts.

@@ -1,4 +1,4 @@
-//! Makes the typed configuration out of settings that passed every check.
+//! Makes the configuration of the server out of settings that passed every check.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,99 +8,103 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::address::{ListenAddress, parse_host};
-use super::masked;
 use super::model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
     RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
 };
-use super::secret::Secret;
-use super::settings::Settings;
+use super::sections::{
+    ArtifactsSection, BackendSection, OidcSection, ScopeSection, Sections, SentinelSection, ShardingSection,
+    TlsSection,
+};
 use crate::telemetry::logs::{Format, Level};
 
-pub(super) fn config(settings: &Settings, mode: Mode) -> Config {
+/// `shown` is what is printed of them.
+pub(super) fn config(from: Sections, mode: Mode, shown: Value) -> Config {
     Config {
         mode,
         listen: ListenAddress {
-            host: parse_host(settings.text("bindAddress")).expect("the rules checked bindAddress"),
-            port: u16::try_from(settings.int("port")).expect("the rules checked port"),
+            host: parse_host(&from.bind_address).expect("the rules checked bindAddress"),
+            port: from.port,
         },
-        metrics: address(settings, "metricsAddr"),
-        tls: tls(settings),
-        public_base_url: settings.text("publicBaseUrl").trim_end_matches('/').to_string(),
-        env: text(settings, "env"),
-        timezone: TimeZone::get(settings.text("timezone")).expect("the rules checked timezone"),
-        log_level: Level::parse(settings.text("logLevel")).expect("the rules checked logLevel"),
-        log_format: Format::parse(settings.text("logFormat")).expect("the rules checked logFormat"),
-        persistence: persistence(settings),
-        tasks: tasks(settings),
-        artifacts: artifacts(settings),
-        limits: limits(settings),
-        streams: streams(settings),
-        producer_auth: auth(settings, "producerAuthProvider", "producerAuthConfig"),
-        worker_auth: auth(settings, "workerAuthProvider", "workerAuthConfig"),
-        allowed_clock_skew: seconds(settings, "allowedClockSkewSeconds"),
-        allow_producer_as_worker: settings.is_true("allowProducerAsWorker"),
-        identity_service_api_key: secret(settings, "identityServiceApiKey"),
-        webhooks: webhooks(settings),
-        tracing: tracing(settings),
-        rate_limits: rate_limits(settings),
-        oidc: oidc(settings),
+        metrics: ListenAddress::parse(&from.metrics_addr),
+        public_base_url: from.public_base_url.trim_end_matches('/').to_owned(),
+        timezone: TimeZone::get(&from.timezone).expect("the rules checked timezone"),
+        log_level: Level::parse(&from.log_level).expect("the rules checked logLevel"),
+        log_format: Format::parse(&from.log_format).expect("the rules checked logFormat"),
+        tasks: tasks(&from),
+        limits: Limits {
+            max_body_bytes: from.limits.max_body_bytes,
+            max_payload_bytes: from.limits.max_payload_bytes,
+            max_submit_bytes: from.limits.max_submit_bytes,
+            max_in_flight_bytes: from.limits.max_in_flight_bytes,
+        },
+        streams: Streams {
+            worker: ListenAddress::parse(&from.worker_stream_addr),
+            producer: ListenAddress::parse(&from.producer_stream_addr),
+            end_at_token_expiry: from.streams.end_at_token_expiry,
+        },
+        webhooks: webhooks(&from),
+        tracing: Tracing {
+            enabled: from.tracing_enabled,
+            service_name: from.tracing_service_name.clone(),
+            otlp_endpoint: from.tracing_otlp_endpoint.clone(),
+            otlp_insecure: from.tracing_otlp_insecure,
+            sample_ratio: from.tracing_sample_ratio,
+        },
+        persistence: persistence(&from),
+        env: from.env,
+        tls: tls(from.tls),
+        artifacts: artifacts(from.artifacts, from.local_artifacts_dir),
+        producer_auth: auth(from.producer_auth_provider, from.producer_auth_config),
+        worker_auth: auth(from.worker_auth_provider, from.worker_auth_config),
+        allowed_clock_skew: seconds(from.allowed_clock_skew_seconds),
+        allow_producer_as_worker: from.allow_producer_as_worker,
+        identity_service_api_key: from.identity_service_api_key,
+        rate_limits: RateLimits {
+            producer: scope(&from.rate_limit.producer),
+            worker: scope(&from.rate_limit.worker),
+            webhook: scope(&from.rate_limit.webhook),
+            admin: scope(&from.rate_limit.admin),
+        },
+        oidc: oidc(from.dashboard.oidc),
         test_clock: false,
-        shown: masked::shown(settings),
+        shown,
     }
 }
 
-fn text(settings: &Settings, path: &str) -> String {
-    settings.text(path).to_string()
+fn seconds(number: u64) -> Duration {
+    Duration::from_secs(number)
 }
 
-fn secret(settings: &Settings, path: &str) -> Secret {
-    Secret::new(settings.text(path))
+fn given(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
-fn seconds(settings: &Settings, path: &str) -> Duration {
-    Duration::from_secs(settings.int(path).unsigned_abs())
-}
-
-fn count(settings: &Settings, path: &str) -> u32 {
-    u32::try_from(settings.int(path)).expect("the rules keep counts within 0..=i32::MAX")
-}
-
-fn bytes(settings: &Settings, path: &str) -> usize {
-    usize::try_from(settings.int(path)).expect("the rules keep sizes within what a machine has")
-}
-
-fn address(settings: &Settings, path: &str) -> Option<ListenAddress> {
-    ListenAddress::parse(settings.text(path))
-}
-
-fn oidc(settings: &Settings) -> Option<Oidc> {
-    let given = |path| Some(settings.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
+fn oidc(from: OidcSection) -> Option<Oidc> {
     Some(Oidc {
-        issuer: given("dashboard.oidc.issuer")?.trim_end_matches('/').to_owned(),
-        client_id: text(settings, "dashboard.oidc.clientId"),
-        scopes: text(settings, "dashboard.oidc.scopes"),
-        token_url: given("dashboard.oidc.tokenUrl"),
+        issuer: given(from.issuer)?.trim_end_matches('/').to_owned(),
+        client_id: from.client_id,
+        scopes: from.scopes,
+        token_url: given(from.token_url),
     })
 }
 
-fn tls(settings: &Settings) -> Option<TlsFiles> {
-    let file = |path| Some(settings.text(path)).filter(|file| !file.is_empty()).map(PathBuf::from);
+fn tls(from: TlsSection) -> Option<TlsFiles> {
     Some(TlsFiles {
-        cert_file: file("tls.certFile")?,
-        key_file: file("tls.keyFile")?,
-        client_ca_file: file("tls.clientCaFile"),
+        cert_file: given(from.cert_file)?.into(),
+        key_file: given(from.key_file)?.into(),
+        client_ca_file: given(from.client_ca_file).map(PathBuf::from),
     })
 }
 
-fn persistence(settings: &Settings) -> Persistence {
-    match settings.text("persistenceProvider") {
+fn persistence(from: &Sections) -> Persistence {
+    match from.persistence_provider.as_str() {
         "memory" => Persistence::Memory,
-        "kvrocks" => Persistence::Kvrocks(Box::new(kvrocks(settings))),
+        "kvrocks" => Persistence::Kvrocks(Box::new(kvrocks(from))),
         _ => Persistence::Embedded(Embedded {
-            path: PathBuf::from(settings.text("persistenceConfig.path")),
-            num_shards: count(settings, "persistenceConfig.numShards"),
-            durability: match settings.text("durability") {
+            path: PathBuf::from(&from.persistence_config.path),
+            num_shards: from.persistence_config.num_shards,
+            durability: match from.durability.as_str() {
                 "os" => Durability::Os,
                 _ => Durability::Fsync,
             },
@@ -108,178 +112,110 @@ fn persistence(settings: &Settings) -> Persistence {
     }
 }
 
-fn kvrocks(settings: &Settings) -> Kvrocks {
+fn kvrocks(from: &Sections) -> Kvrocks {
+    let own = &from.persistence_config;
     Kvrocks {
-        addr: text(settings, "persistenceConfig.addr"),
-        password: secret(settings, "persistenceConfig.password"),
-        db: count(settings, "persistenceConfig.db"),
-        pool_size: count(settings, "persistenceConfig.poolSize"),
-        tls: settings.is_true("persistenceConfig.tls"),
-        cluster: settings.is_true("persistenceConfig.cluster"),
-        timeout: seconds(settings, "persistenceConfig.timeoutSeconds"),
-        wait_replicas: count(settings, "persistenceConfig.waitReplicas"),
-        wait_timeout: Duration::from_millis(settings.int("persistenceConfig.waitTimeoutMs").unsigned_abs()),
-        sentinel: sentinel(
-            settings.text("persistenceConfig.sentinel.addrs"),
-            settings.text("persistenceConfig.sentinel.master"),
-            settings.text("persistenceConfig.sentinel.password"),
-        ),
-        untenanted_tenant: text(settings, "persistenceConfig.untenantedTenant"),
-        requeue_inspect_limit: count(settings, "requeueInspectLimit"),
-        sweep_interval: seconds(settings, "sweepIntervalSeconds"),
-        sharding: settings.is_true("sharding.enabled").then(|| sharding(settings)),
+        addr: own.addr.clone().unwrap_or_default(),
+        password: own.password.clone().unwrap_or_default(),
+        db: own.db,
+        pool_size: own.pool_size,
+        tls: own.tls,
+        cluster: own.cluster,
+        timeout: seconds(own.timeout_seconds),
+        wait_replicas: own.wait_replicas,
+        wait_timeout: Duration::from_millis(own.wait_timeout_ms),
+        sentinel: sentinel(&own.sentinel),
+        untenanted_tenant: own.untenanted_tenant.clone(),
+        requeue_inspect_limit: from.requeue_inspect_limit,
+        sweep_interval: seconds(from.sweep_interval_seconds),
+        sharding: from.sharding.enabled.then(|| sharding(&from.sharding)),
     }
 }
 
-fn sharding(settings: &Settings) -> Sharding {
-    let pairs = |path| settings.map(path).iter().map(|(name, shard)| (name.clone(), string(shard)));
+fn sharding(from: &ShardingSection) -> Sharding {
+    let lower = |(command, shard): (&String, &String)| (command.to_lowercase(), shard.clone());
     Sharding {
-        default_shard: text(settings, "sharding.defaultShard"),
-        command_mappings: pairs("sharding.commandMappings")
-            .map(|(command, shard)| (command.to_lowercase(), shard))
-            .collect(),
-        tenant_overrides: pairs("sharding.tenantOverrides").collect(),
-        backends: settings
-            .map("sharding.backends")
-            .iter()
-            .map(|(name, entry)| (name.clone(), backend(entry)))
-            .collect(),
-        spread: settings.is_true("sharding.spread"),
-        spread_over: settings
-            .value("sharding.spreadOver")
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(string)
-            .collect(),
+        default_shard: from.default_shard.clone(),
+        command_mappings: from.command_mappings.iter().map(lower).collect(),
+        tenant_overrides: from.tenant_overrides.clone(),
+        backends: from.backends.iter().map(|(name, entry)| (name.clone(), backend(entry))).collect(),
+        spread: from.spread,
+        spread_over: from.spread_over.clone(),
     }
 }
 
 /// `None` without addresses.
-fn sentinel(addresses: &str, master: &str, password: &str) -> Option<Sentinel> {
-    let addresses: Vec<String> =
-        addresses.split(',').map(str::trim).filter(|address| !address.is_empty()).map(Into::into).collect();
+fn sentinel(from: &SentinelSection) -> Option<Sentinel> {
+    let addresses = from.addrs.split(',').map(str::trim).filter(|address| !address.is_empty());
+    let addresses: Vec<String> = addresses.map(Into::into).collect();
     (!addresses.is_empty()).then(|| Sentinel {
         addresses,
-        master: master.to_owned(),
-        password: Secret::new(password.to_owned()),
+        master: from.master.clone(),
+        password: from.password.clone(),
     })
 }
 
-fn string(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_string()
-}
-
-fn backend(entry: &Value) -> Backend {
-    let number = |name: &str| {
-        let number = entry[name].as_i64().and_then(|number| u32::try_from(number).ok());
-        number.expect("the rules fill in every field of a backend")
-    };
+fn backend(from: &BackendSection) -> Backend {
     Backend {
-        address: string(&entry["address"]),
-        password: Secret::new(string(&entry["password"])),
-        db: number("db"),
-        pool_size: number("poolSize"),
-        sentinel: {
-            let field = |name: &str| entry["sentinel"][name].as_str().unwrap_or_default();
-            sentinel(field("addrs"), field("master"), field("password"))
-        },
+        address: from.address.clone(),
+        password: from.password.clone(),
+        db: from.db,
+        pool_size: from.pool_size,
+        sentinel: sentinel(&from.sentinel),
     }
 }
 
-fn tasks(settings: &Settings) -> Tasks {
-    let policy =
-        BackoffPolicy::parse(settings.text("backoffPolicy")).expect("the rules checked backoffPolicy");
-    let dlq_retention = seconds(settings, "dlqRetentionSeconds");
+fn tasks(from: &Sections) -> Tasks {
     Tasks {
-        default_lease_seconds: settings.int("defaultLeaseSeconds").unsigned_abs(),
-        max_attempts: count(settings, "maxAttemptsDefault"),
+        default_lease_seconds: from.default_lease_seconds,
+        max_attempts: from.max_attempts_default,
         backoff: Backoff {
-            policy,
-            base_seconds: settings.int("backoffBaseSeconds").unsigned_abs(),
-            max_seconds: settings.int("backoffMaxSeconds").unsigned_abs(),
+            policy: BackoffPolicy::parse(&from.backoff_policy).expect("the rules checked backoffPolicy"),
+            base_seconds: from.backoff_base_seconds,
+            max_seconds: from.backoff_max_seconds,
         },
-        retention: seconds(settings, "retentionSeconds"),
-        failed_retention: seconds(settings, "failedRetentionSeconds"),
-        audit_retention: seconds(settings, "auditRetentionSeconds"),
-        dlq_retention: (!dlq_retention.is_zero()).then_some(dlq_retention),
-        cleanup_interval: seconds(settings, "cleanupIntervalSeconds"),
+        retention: seconds(from.retention_seconds),
+        failed_retention: seconds(from.failed_retention_seconds),
+        audit_retention: seconds(from.audit_retention_seconds),
+        dlq_retention: Some(seconds(from.dlq_retention_seconds)).filter(|time| !time.is_zero()),
+        cleanup_interval: seconds(from.cleanup_interval_seconds),
     }
 }
 
-fn artifacts(settings: &Settings) -> Artifacts {
-    let s3 = || S3 {
-        bucket: text(settings, "artifacts.s3.bucket"),
-        region: text(settings, "artifacts.s3.region"),
-        endpoint: text(settings, "artifacts.s3.endpoint"),
-        prefix: text(settings, "artifacts.s3.prefix"),
-        access_key_id: secret(settings, "artifacts.s3.accessKeyId"),
-        secret_access_key: secret(settings, "artifacts.s3.secretAccessKey"),
-        path_style: settings.is_true("artifacts.s3.pathStyle"),
+fn artifacts(from: ArtifactsSection, local_dir: String) -> Artifacts {
+    let is_remote = from.provider == "s3";
+    let s3 = S3 {
+        bucket: from.s3.bucket,
+        region: from.s3.region,
+        endpoint: from.s3.endpoint,
+        prefix: from.s3.prefix,
+        access_key_id: from.s3.access_key_id,
+        secret_access_key: from.s3.secret_access_key,
+        path_style: from.s3.path_style,
     };
-    Artifacts {
-        local_dir: PathBuf::from(settings.text("localArtifactsDir")),
-        s3: (settings.text("artifacts.provider") == "s3").then(s3),
-    }
+    Artifacts { local_dir: local_dir.into(), s3: is_remote.then_some(s3) }
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits {
-        max_body_bytes: bytes(settings, "limits.maxBodyBytes"),
-        max_payload_bytes: bytes(settings, "limits.maxPayloadBytes"),
-        max_submit_bytes: bytes(settings, "limits.maxSubmitBytes"),
-        max_in_flight_bytes: bytes(settings, "limits.maxInFlightBytes"),
-    }
+fn auth(kind: String, config: Value) -> Option<AuthProvider> {
+    Some(AuthProvider { kind: given(kind)?, config })
 }
 
-fn streams(settings: &Settings) -> Streams {
-    Streams {
-        worker: address(settings, "workerStreamAddr"),
-        producer: address(settings, "producerStreamAddr"),
-        end_at_token_expiry: settings.is_true("streams.endAtTokenExpiry"),
-    }
-}
-
-fn auth(settings: &Settings, provider: &str, config: &str) -> Option<AuthProvider> {
-    let kind = settings.text(provider);
-    (!kind.is_empty())
-        .then(|| AuthProvider { kind: kind.to_string(), config: settings.value(config).clone() })
-}
-
-fn webhooks(settings: &Settings) -> Webhooks {
+fn webhooks(from: &Sections) -> Webhooks {
     Webhooks {
-        enabled: settings.is_true("webhooks.enabled"),
-        hmac_secret: secret(settings, "webhookHmacSecret"),
-        allow_private_addresses: settings.is_true("webhooks.allowPrivateAddresses"),
-        timeout: seconds(settings, "webhooks.timeoutSeconds"),
-        subscription_min_interval: seconds(settings, "subscriptionMinIntervalSeconds"),
-        subscription_cleanup_interval: seconds(settings, "subscriptionCleanupIntervalSeconds"),
-        result_max_attempts: count(settings, "resultWebhookMaxAttempts"),
-        result_base_backoff: seconds(settings, "resultWebhookBaseBackoffSeconds"),
-        result_max_backoff: seconds(settings, "resultWebhookMaxBackoffSeconds"),
+        enabled: from.webhooks.enabled,
+        hmac_secret: from.webhook_hmac_secret.clone(),
+        allow_private_addresses: from.webhooks.allow_private_addresses,
+        timeout: seconds(from.webhooks.timeout_seconds),
+        subscription_min_interval: seconds(from.subscription_min_interval_seconds),
+        subscription_cleanup_interval: seconds(from.subscription_cleanup_interval_seconds),
+        result_max_attempts: from.result_webhook_max_attempts,
+        result_base_backoff: seconds(from.result_webhook_base_backoff_seconds),
+        result_max_backoff: seconds(from.result_webhook_max_backoff_seconds),
     }
 }
 
-fn tracing(settings: &Settings) -> Tracing {
-    Tracing {
-        enabled: settings.is_true("tracingEnabled"),
-        service_name: text(settings, "tracingServiceName"),
-        otlp_endpoint: text(settings, "tracingOtlpEndpoint"),
-        otlp_insecure: settings.is_true("tracingOtlpInsecure"),
-        sample_ratio: settings.float("tracingSampleRatio"),
-    }
-}
-
-fn rate_limits(settings: &Settings) -> RateLimits {
-    let scope = |name: &str| {
-        let requests_per_minute = count(settings, &format!("rateLimit.{name}.requestsPerMinute"));
-        let burst_size = count(settings, &format!("rateLimit.{name}.burstSize"));
-        (requests_per_minute > 0 && burst_size > 0).then_some(RateLimit { requests_per_minute, burst_size })
-    };
-    RateLimits {
-        producer: scope("producer"),
-        worker: scope("worker"),
-        webhook: scope("webhook"),
-        admin: scope("admin"),
-    }
+/// Limited only where both numbers are given.
+fn scope(from: &ScopeSection) -> Option<RateLimit> {
+    let limit = RateLimit { requests_per_minute: from.requests_per_minute, burst_size: from.burst_size };
+    (limit.requests_per_minute > 0 && limit.burst_size > 0).then_some(limit)
 }

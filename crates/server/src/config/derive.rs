@@ -5,6 +5,7 @@ use url::Url;
 
 use super::Mode;
 use super::address::ListenAddress;
+use super::error::Fault;
 use super::keys::{self, KEYS};
 use super::settings::{Findings, Settings};
 use crate::memory;
@@ -62,7 +63,8 @@ pub(super) fn drop_foreign_keys(settings: &mut Settings, findings: &mut Findings
             continue;
         }
         if settings.is_in_map(path) && chosen_by <= settings.layer(path) {
-            findings.faults.push(format!("unknown key {path} for persistenceProvider {chosen}"));
+            let text = format!("unknown key {path} for persistenceProvider {chosen}");
+            findings.faults.push(Fault { place: settings.place(path), ..Fault::of(path, text) });
         } else {
             findings
                 .warnings

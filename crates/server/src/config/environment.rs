@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::error::Fault;
 use super::keys::{self, BACKEND_KEYS, KEYS, PERSISTENCE, codeq_name};
 use super::settings::{Findings, Layer, Settings};
 use super::values;
@@ -124,7 +125,7 @@ pub(super) fn take_flags(settings: &mut Settings, flags: &[(&'static str, String
     for (path, text) in flags {
         match keys::find(path) {
             Some(key) => settings.take_text(key, text, path, Layer::Flag, findings),
-            None => findings.faults.push(format!("unknown key {path}")),
+            None => findings.faults.push(Fault::unknown(path)),
         }
     }
 }

@@ -247,6 +247,36 @@ pub(super) fn provider_of(path: &str) -> Option<&'static str> {
     }
 }
 
+/// How alike two names must be for one to be taken for a slip of the other.
+const LIKENESS: f64 = 0.8;
+
+/// The key that a misspelt or misplaced one was probably meant to be: one of the same name, or one beside it with a
+/// similar name.
+pub(super) fn meant_by(path: &str) -> Option<String> {
+    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let of = |known: &str| known.rsplit('.').next().unwrap_or(known).to_lowercase();
+    let same = KEYS.iter().find(|key| of(key.path) == name.to_lowercase());
+    if let Some(key) = same {
+        return Some(key.path.to_owned());
+    }
+    let likeness = |known: &&str| strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase());
+    let best = siblings(parent).into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    let is_like = likeness(&best) >= LIKENESS;
+    is_like.then(|| if parent.is_empty() { best.to_owned() } else { format!("{parent}.{best}") })
+}
+
+/// The names that may stand in this map.
+fn siblings(parent: &str) -> Vec<&'static str> {
+    if parent.strip_prefix("sharding.backends.").is_some_and(|shard| !shard.contains('.')) {
+        return BACKEND_KEYS.iter().map(|key| key.path).collect();
+    }
+    let inside = KEYS.iter().filter_map(|key| match parent {
+        "" => Some(key.path),
+        _ => key.path.strip_prefix(parent)?.strip_prefix('.'),
+    });
+    inside.map(|rest| rest.split('.').next().unwrap_or(rest)).collect()
+}
+
 /// `rateLimit.producer.burstSize` gives `CODEQ_RATE_LIMIT_PRODUCER_BURST_SIZE`.
 pub(super) fn codeq_name(path: &str) -> String {
     let mut name = String::from("CODEQ_");
@@ -275,6 +305,23 @@ mod tests {
             ("persistenceConfig.path", "CODEQ_PERSISTENCE_CONFIG_PATH"),
         ] {
             assert_eq!(codeq_name(path), name);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_or_misplaced_key_is_answered_with_what_was_meant() {
+        for (path, wanted) in [
+            ("prot", Some("port")),
+            ("Port", Some("port")),
+            ("limits.maxBodyByte", Some("limits.maxBodyBytes")),
+            ("maxBodyBytes", Some("limits.maxBodyBytes")),
+            ("rateLimits", Some("rateLimit")),
+            ("persistenceConfig.pth", Some("persistenceConfig.path")),
+            ("sharding.backends.main.adress", Some("sharding.backends.main.address")),
+            ("zzz", None),
+            ("limits.zzz", None),
+        ] {
+            assert_eq!(meant_by(path).as_deref(), wanted, "{path}");
         }
     }
 

@@ -4,8 +4,9 @@
 //! names, the flags. [`load`] reads them all and returns either a complete, checked [`Config`] or all
 //! faults at once, each naming its key. Nothing here prints a secret.
 //!
-//! Start at `keys.rs`, the table. `values.rs`, `settings.rs` and `environment.rs` read the sources;
-//! `rules.rs`, `derive.rs` and `validate.rs` make them a configuration; `build.rs` gives it types.
+//! Start at `keys.rs`, the table. `values.rs`, `settings.rs` and `environment.rs` read the sources into one layer;
+//! `rules.rs` applies bounds and `derive.rs` what follows from which source; `sections.rs` gives all of it types, `validate.rs`
+//! checks what must hold between them, and `build.rs` makes the configuration.
 
 mod address;
 mod build;
@@ -13,10 +14,12 @@ mod derive;
 mod environment;
 mod error;
 mod keys;
+mod lines;
 mod masked;
 mod model;
 mod rules;
 mod secret;
+mod sections;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -30,7 +33,7 @@ use serde_json::Value;
 
 pub use address::ListenAddress;
 pub use derive::{DEV_TENANT, DEV_TOKEN};
-pub use error::ConfigError;
+pub use error::{ConfigError, Fault};
 pub use model::{
     Artifacts, AuthProvider, Backend, Config, Durability, Embedded, Kvrocks, Limits, Mode, Oidc, Persistence,
     RateLimit, RateLimits, S3, Sentinel, Sharding, Streams, Tasks, TlsFiles, Tracing, Webhooks,
@@ -38,6 +41,8 @@ pub use model::{
 pub use secret::{MASK, Secret};
 
 use environment::Variables;
+use lines::Lines;
+use sections::Sections;
 use settings::{Findings, Layer, Settings};
 
 /// The reference: every key with its default, as a file that loads.
@@ -82,8 +87,9 @@ pub fn load_shards(sources: Sources) -> Result<Loaded, ConfigError> {
         }
     }
     prepare(&mut settings, mode, &mut findings)?;
-    findings.faults.extend(validate::shard_faults(&settings));
-    built(&settings, mode, findings)
+    let sections = Sections::of(&settings);
+    findings.faults.extend(validate::shard_faults(&sections).into_iter().map(Fault::from));
+    built(sections, &settings, findings)
 }
 
 /// Reads and checks the text of a file as the only source.
@@ -91,7 +97,7 @@ pub fn load_text(text: &str, mode: Mode) -> Result<Loaded, ConfigError> {
     let (mut settings, mut findings) = (Settings::defaults(mode), Findings::default());
     match yaml::parse(text) {
         Ok(value) => take_file(&mut settings, value, &mut findings),
-        Err(fault) => findings.faults.push(fault),
+        Err(fault) => findings.faults.push(fault.into()),
     }
     if findings.faults.is_empty() {
         derive::choose_provider(&mut settings, mode, &mut findings);
@@ -102,8 +108,12 @@ pub fn load_text(text: &str, mode: Mode) -> Result<Loaded, ConfigError> {
 
 fn check(mut settings: Settings, mode: Mode, mut findings: Findings) -> Result<Loaded, ConfigError> {
     prepare(&mut settings, mode, &mut findings)?;
-    findings.faults.extend(validate::faults(&settings, mode));
-    built(&settings, mode, findings)
+    let sections = Sections::of(&settings);
+    let is_worker_automatic = derive::is_automatic(&settings, "workerAuthProvider");
+    let mut faults = validate::faults(&sections, mode, is_worker_automatic);
+    faults.extend(settings.unsupported.iter().map(|name| format!("{name} is not supported")));
+    findings.faults.extend(faults.into_iter().map(Fault::from));
+    built(sections, &settings, findings)
 }
 
 /// Bounds, replacements, and what follows from other settings.
@@ -121,11 +131,12 @@ fn prepare(settings: &mut Settings, mode: Mode, findings: &mut Findings) -> Resu
     Ok(())
 }
 
-fn built(settings: &Settings, mode: Mode, findings: Findings) -> Result<Loaded, ConfigError> {
+fn built(sections: Sections, settings: &Settings, findings: Findings) -> Result<Loaded, ConfigError> {
     if !findings.faults.is_empty() {
         return Err(ConfigError::Invalid(findings.faults));
     }
-    Ok(Loaded { config: build::config(settings, mode), warnings: findings.warnings })
+    let config = build::config(sections, settings.mode(), masked::shown(settings));
+    Ok(Loaded { config, warnings: findings.warnings })
 }
 
 fn read(sources: Sources, findings: &mut Findings) -> Settings {
@@ -134,7 +145,8 @@ fn read(sources: Sources, findings: &mut Findings) -> Settings {
     let file = read_file(sources.file.as_deref(), &variables, findings);
     // A file that could not be read may have named the provider.
     let is_provider_known = findings.faults.is_empty();
-    if let Some(value) = file {
+    if let Some((path, (value, lines))) = file {
+        settings.note_file(path, lines);
         take_file(&mut settings, value, findings);
     }
     environment::take(&mut settings, &variables, findings);
@@ -146,18 +158,24 @@ fn read(sources: Sources, findings: &mut Findings) -> Settings {
     settings
 }
 
-fn read_file(flag: Option<&Path>, variables: &Variables, findings: &mut Findings) -> Option<Value> {
+fn read_file(
+    flag: Option<&Path>,
+    variables: &Variables,
+    findings: &mut Findings,
+) -> Option<(String, (Value, Lines))> {
     let named = variables.get(environment::CONFIG_PATH).map(Path::new);
     let path = flag.or(named)?;
     match yaml::read(path) {
-        Ok(Some(value)) => return Some(value),
-        Ok(None) if flag.is_some() => findings.faults.push(format!("{}: no such file", path.display())),
+        Ok(Some(read)) => return Some((path.display().to_string(), read)),
+        Ok(None) if flag.is_some() => {
+            findings.faults.push(format!("{}: no such file", path.display()).into());
+        }
         Ok(None) => findings.warnings.push(format!(
             "{} names {}, which does not exist",
             environment::CONFIG_PATH,
             path.display()
         )),
-        Err(fault) => findings.faults.push(fault),
+        Err(fault) => findings.faults.push(fault.into()),
     }
     None
 }
@@ -166,6 +184,6 @@ fn take_file(settings: &mut Settings, value: Value, findings: &mut Findings) {
     match value {
         Value::Object(map) => settings.take_map(map, "", Layer::File, findings),
         Value::Null => {}
-        _ => findings.faults.push("the configuration file must be a map".into()),
+        _ => findings.faults.push(Fault::from("the configuration file must be a map")),
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::address::{ListenAddress, parse_host};
+use super::error::Fault;
 use super::keys::{BACKEND_KEYS, KEYS, Key, Kind};
 use super::settings::{Findings, Settings, plain_default};
 
@@ -19,7 +20,11 @@ enum Ruling {
 pub(super) fn apply(settings: &mut Settings, findings: &mut Findings) {
     for key in KEYS {
         if key.kind == Kind::Backends {
-            let backends = apply_to_backends(settings.map(key.path).clone(), key.path, findings);
+            let (backends, known) = (settings.map(key.path).clone(), findings.faults.len());
+            let backends = apply_to_backends(backends, key.path, findings);
+            for fault in &mut findings.faults[known..] {
+                fault.place = fault.key.as_deref().and_then(|path| settings.place(path));
+            }
             settings.put(key.path, backends);
             continue;
         }
@@ -27,7 +32,14 @@ pub(super) fn apply(settings: &mut Settings, findings: &mut Findings) {
             Ruling::Keep => {}
             Ruling::UseDefault => settings.reset(key.path),
             Ruling::Replace(value) => settings.put(key.path, value),
-            Ruling::Fault(text) => findings.faults.push(text),
+            Ruling::Fault(text) => {
+                let place = settings.place(key.path);
+                findings.faults.push(Fault { place, ..Fault::of(key.path, text) });
+                // What is checked next has a field for a number of this size; nothing comes of it.
+                if settings.value(key.path).is_number() {
+                    settings.put(key.path, plain_default(key));
+                }
+            }
         }
     }
 }
@@ -57,7 +69,7 @@ fn apply_to_backend(entry: &Value, path: &str, findings: &mut Findings) -> Map<S
             Ruling::Replace(value) => value,
             Ruling::UseDefault => plain_default(key),
             Ruling::Fault(text) => {
-                findings.faults.push(text);
+                findings.faults.push(Fault::of(&format!("{path}.{}", key.path), text));
                 plain_default(key)
             }
         };

@@ -6,7 +6,8 @@ use std::fmt;
 pub const MASK: &str = "***";
 
 /// A password, token or key. `Debug` shows only whether there is one.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::Mode;
 use super::derive::DEV_ADDRESS;
+use super::error::Fault;
 use super::keys::{self, Default, KEYS, Key, PERSISTENCE};
+use super::lines::Lines;
 use super::values;
 
 /// Where a value came from; later ones win.
@@ -22,7 +24,7 @@ pub(super) enum Layer {
 /// What went wrong and what is merely odd, gathered over all sources.
 #[derive(Default)]
 pub(super) struct Findings {
-    pub faults: Vec<String>,
+    pub faults: Vec<Fault>,
     pub warnings: Vec<String>,
 }
 
@@ -31,6 +33,8 @@ struct Entry {
     layer: Layer,
     /// Written inside a map rather than under a name of its own.
     in_map: bool,
+    /// The variable or the flag.
+    name: Option<String>,
 }
 
 pub(super) struct Settings {
@@ -38,13 +42,15 @@ pub(super) struct Settings {
     entries: BTreeMap<&'static str, Entry>,
     /// Features of other systems that were asked for: `raft`, `cluster`.
     pub unsupported: Vec<&'static str>,
+    /// The file that was read, and where its keys stand.
+    file: Option<(String, Lines)>,
 }
 
 const INVARIANT: &str = "every key of the table has a value of its kind";
 
 impl Settings {
     pub fn defaults(mode: Mode) -> Settings {
-        let mut settings = Settings { mode, entries: BTreeMap::new(), unsupported: Vec::new() };
+        let mut settings = Settings { mode, entries: BTreeMap::new(), unsupported: Vec::new(), file: None };
         KEYS.iter().for_each(|key| settings.reset(key.path));
         settings
     }
@@ -55,7 +61,8 @@ impl Settings {
             let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match keys::find(&path) {
                 Some(key) => {
-                    self.take_result(key, values::from_value(key, value, &path), layer, true, findings)
+                    let read = values::from_value(key, value, &path);
+                    self.take_result(key, read, layer, None, findings)
                 }
                 None => self.take_section(value, &path, layer, findings),
             }
@@ -68,14 +75,14 @@ impl Settings {
         }
         let inside = format!("{path}.");
         if !KEYS.iter().any(|key| key.path.starts_with(&inside)) {
-            return findings.faults.push(format!("unknown key {path}"));
+            return self.refuse(vec![Fault::unknown(path)], layer, findings);
         }
         let value = if path == PERSISTENCE { values::decoded(value, path) } else { Ok(value) };
         match value {
             Ok(Value::Object(map)) => self.take_map(map, path, layer, findings),
             Ok(Value::Null) => {}
-            Ok(_) => findings.faults.push(format!("{path} must be a map")),
-            Err(faults) => findings.faults.extend(faults),
+            Ok(_) => self.refuse(vec![Fault::of(path, format!("{path} must be a map"))], layer, findings),
+            Err(faults) => self.refuse(faults, layer, findings),
         }
     }
 
@@ -88,7 +95,7 @@ impl Settings {
                     .for_each(|key| self.reset(key.path));
                 self.take_map(map, PERSISTENCE, layer, findings);
             }
-            Ok(_) => findings.faults.push(format!("{name} must be a JSON map")),
+            Ok(_) => findings.faults.push(format!("{name} must be a JSON map").into()),
             Err(faults) => findings.faults.extend(faults),
         }
     }
@@ -102,21 +109,24 @@ impl Settings {
         layer: Layer,
         findings: &mut Findings,
     ) {
-        self.take_result(key, values::from_text(key, text, name), layer, false, findings);
+        self.take_result(key, values::from_text(key, text, name), layer, Some(name), findings);
     }
 
     fn take_result(
         &mut self,
         key: &'static Key,
-        read: Result<Option<Value>, Vec<String>>,
+        read: Result<Option<Value>, Vec<Fault>>,
         layer: Layer,
-        in_map: bool,
+        name: Option<&str>,
         findings: &mut Findings,
     ) {
         match read {
-            Ok(Some(value)) => drop(self.entries.insert(key.path, Entry { value, layer, in_map })),
+            Ok(Some(value)) => {
+                let entry = Entry { value, layer, in_map: name.is_none(), name: name.map(str::to_owned) };
+                self.entries.insert(key.path, entry);
+            }
             Ok(None) => {}
-            Err(faults) => findings.faults.extend(faults),
+            Err(faults) => self.refuse(faults, layer, findings),
         }
     }
 
@@ -130,7 +140,42 @@ impl Settings {
     pub fn reset(&mut self, path: &'static str) {
         let key = keys::find(path).expect("only keys of the table are reset");
         let value = default_of(key, self.mode);
-        self.entries.insert(key.path, Entry { value, layer: Layer::Default, in_map: false });
+        self.entries.insert(key.path, Entry { value, layer: Layer::Default, in_map: false, name: None });
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The file that the settings of its layer come from.
+    pub fn note_file(&mut self, path: String, lines: Lines) {
+        self.file = Some((path, lines));
+    }
+
+    /// The file and the line of a key, or the variable, that its value comes from.
+    pub fn place(&self, path: &str) -> Option<String> {
+        let outer = path.rmatch_indices('.').map(|(at, _)| &path[..at]);
+        let entry = std::iter::once(path).chain(outer).find_map(|path| self.entries.get(path))?;
+        match entry.layer {
+            Layer::File => self.place_in_file(path),
+            Layer::Environment | Layer::CodeqName => entry.name.clone(),
+            Layer::Default | Layer::Flag => None,
+        }
+    }
+
+    fn place_in_file(&self, path: &str) -> Option<String> {
+        let (file, lines) = self.file.as_ref()?;
+        Some(format!("{file}:{}", lines.of_key(path)?))
+    }
+
+    /// Faults of a source; those of the file with their lines.
+    fn refuse(&self, faults: Vec<Fault>, layer: Layer, findings: &mut Findings) {
+        findings.faults.extend(faults.into_iter().map(|mut fault| {
+            if layer == Layer::File {
+                fault.place = fault.key.as_deref().and_then(|key| self.place_in_file(key));
+            }
+            fault
+        }));
     }
 
     /// Replaces a value by what follows from it or from others; its source stays.
@@ -173,10 +218,6 @@ impl Settings {
     /// The truth of a key; false when it has none.
     pub fn is_true(&self, path: &str) -> bool {
         self.value(path).as_bool().unwrap_or(false)
-    }
-
-    pub fn float(&self, path: &str) -> f64 {
-        self.value(path).as_f64().expect(INVARIANT)
     }
 
     pub fn map(&self, path: &str) -> &Map<String, Value> {

@@ -73,14 +73,14 @@ impl Case {
 
     fn load_faults(self) -> Vec<String> {
         match self.load() {
-            Err(ConfigError::Load(faults)) => faults,
+            Err(ConfigError::Load(faults)) => faults.into_iter().map(|fault| fault.text).collect(),
             other => panic!("expected load faults, got {other:?}"),
         }
     }
 
     fn invalid(self) -> Vec<String> {
         match self.load() {
-            Err(ConfigError::Invalid(faults)) => faults,
+            Err(ConfigError::Invalid(faults)) => faults.into_iter().map(|fault| fault.text).collect(),
             other => panic!("expected validation faults, got {other:?}"),
         }
     }

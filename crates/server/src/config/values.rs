@@ -4,10 +4,11 @@
 
 use serde_json::{Map, Value};
 
+use super::error::Fault;
 use super::keys::{BACKEND_KEYS, Key, Kind};
 
 /// Reads a value of the file, or of a JSON text, for `key`. `path` names it in faults. Null is unset.
-pub(super) fn from_value(key: &Key, value: Value, path: &str) -> Result<Option<Value>, Vec<String>> {
+pub(super) fn from_value(key: &Key, value: Value, path: &str) -> Result<Option<Value>, Vec<Fault>> {
     if value.is_null() {
         return Ok(None);
     }
@@ -15,13 +16,13 @@ pub(super) fn from_value(key: &Key, value: Value, path: &str) -> Result<Option<V
         Kind::Auth | Kind::Shards | Kind::Backends | Kind::Names | Kind::Sentinel => {
             read_map(key.kind, decoded(value, path)?, path)
         }
-        _ => scalar(key.kind, value, path).map_err(|fault| vec![fault]),
+        _ => scalar(key.kind, value, path).map_err(|text| vec![Fault::of(path, text)]),
     }
 }
 
 /// Reads the text of a variable or flag called `name` for `key`.
-pub(super) fn from_text(key: &Key, text: &str, name: &str) -> Result<Option<Value>, Vec<String>> {
-    let one = |fault: String| vec![fault];
+pub(super) fn from_text(key: &Key, text: &str, name: &str) -> Result<Option<Value>, Vec<Fault>> {
+    let one = |text: String| vec![Fault::from(text)];
     match key.kind {
         Kind::Bool => Ok(Some(Value::Bool(is_true(text)))),
         Kind::Count(_) | Kind::Few(_) | Kind::Flat(_) | Kind::NotNegative(_) | Kind::Within(..) => {
@@ -45,15 +46,16 @@ pub(super) fn is_true(text: &str) -> bool {
 }
 
 /// A map may be written as JSON text.
-pub(super) fn decoded(value: Value, path: &str) -> Result<Value, Vec<String>> {
+pub(super) fn decoded(value: Value, path: &str) -> Result<Value, Vec<Fault>> {
     match value {
         Value::String(text) => json(&text, path),
         other => Ok(other),
     }
 }
 
-pub(super) fn json(text: &str, name: &str) -> Result<Value, Vec<String>> {
-    serde_json::from_str(text).map_err(|error| vec![format!("{name} is not valid JSON: {error}")])
+pub(super) fn json(text: &str, name: &str) -> Result<Value, Vec<Fault>> {
+    serde_json::from_str(text)
+        .map_err(|error| vec![Fault::of(name, format!("{name} is not valid JSON: {error}"))])
 }
 
 fn scalar(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, String> {
@@ -68,7 +70,7 @@ fn scalar(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, String>
     fits.then_some(Some(value)).ok_or_else(|| format!("{path} must be {wanted}"))
 }
 
-fn read_map(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, Vec<String>> {
+fn read_map(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, Vec<Fault>> {
     match (kind, value) {
         (_, Value::Null) => Ok(None),
         // A bare token is a whole configuration of a static provider.
@@ -79,35 +81,37 @@ fn read_map(kind: Kind, value: Value, path: &str) -> Result<Option<Value>, Vec<S
         (Kind::Names, Value::Array(names)) if names.iter().all(Value::is_string) => {
             Ok(Some(Value::Array(names)))
         }
-        (Kind::Names, _) => Err(vec![format!("{path} must be a list of names")]),
-        _ => Err(vec![format!("{path} must be a map or a JSON text")]),
+        (Kind::Names, _) => Err(vec![Fault::of(path, format!("{path} must be a list of names"))]),
+        _ => Err(vec![Fault::of(path, format!("{path} must be a map or a JSON text"))]),
     }
 }
 
-fn sentinel(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<String>> {
-    let faults: Vec<String> = map
+fn no_text(path: &str) -> Fault {
+    Fault::of(path, format!("{path} must be a string; put the value in quotes"))
+}
+
+fn sentinel(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<Fault>> {
+    let faults: Vec<Fault> = map
         .iter()
         .filter_map(|(name, value)| match name.as_str() {
             "addrs" | "master" | "password" if value.is_string() => None,
-            "addrs" | "master" | "password" => {
-                Some(format!("{path}.{name} must be a string; put the value in quotes"))
-            }
-            _ => Some(format!("unknown key {path}.{name}")),
+            "addrs" | "master" | "password" => Some(no_text(&format!("{path}.{name}"))),
+            _ => Some(Fault::unknown(&format!("{path}.{name}"))),
         })
         .collect();
     if faults.is_empty() { Ok(Some(Value::Object(map))) } else { Err(faults) }
 }
 
-fn shards(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<String>> {
-    let faults: Vec<String> = map
+fn shards(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<Fault>> {
+    let faults: Vec<Fault> = map
         .iter()
         .filter(|(_, shard)| !shard.is_string())
-        .map(|(name, _)| format!("{path}.{name} must be a string; put the value in quotes"))
+        .map(|(name, _)| no_text(&format!("{path}.{name}")))
         .collect();
     if faults.is_empty() { Ok(Some(Value::Object(map))) } else { Err(faults) }
 }
 
-fn backends(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<String>> {
+fn backends(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<Fault>> {
     let mut read = Map::new();
     let mut faults = Vec::new();
     for (name, entry) in map {
@@ -119,18 +123,18 @@ fn backends(map: Map<String, Value>, path: &str) -> Result<Option<Value>, Vec<St
     if faults.is_empty() { Ok(Some(Value::Object(read))) } else { Err(faults) }
 }
 
-fn backend(entry: Value, path: &str) -> Result<Value, Vec<String>> {
+fn backend(entry: Value, path: &str) -> Result<Value, Vec<Fault>> {
     let map = match entry {
         Value::Object(map) => map,
         Value::Null => Map::new(),
-        _ => return Err(vec![format!("{path} must be a map")]),
+        _ => return Err(vec![Fault::of(path, format!("{path} must be a map"))]),
     };
     let mut read = Map::new();
     let mut faults = Vec::new();
     for (name, value) in map {
         let inner = format!("{path}.{name}");
         let Some(key) = BACKEND_KEYS.iter().find(|key| key.path == name) else {
-            faults.push(format!("unknown key {inner}"));
+            faults.push(Fault::unknown(&inner));
             continue;
         };
         match from_value(key, value, &inner) {

@@ -10,6 +10,8 @@ use std::path::Path;
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Options};
 
+use super::lines::Lines;
+
 /// Largest configuration file.
 pub(super) const FILE_BYTES: u64 = 1024 * 1024;
 /// Deepest nesting of maps and lists.
@@ -18,7 +20,7 @@ const DEPTH: usize = 32;
 const EVENTS: usize = 200_000;
 
 /// `Ok(None)` when there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Value>, String> {
+pub(super) fn read(path: &Path) -> Result<Option<(Value, Lines)>, String> {
     let shown = path.display();
     let file = match File::open(path) {
         Ok(file) => file,
@@ -31,12 +33,18 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>, String> {
     if size as u64 > FILE_BYTES {
         return Err(format!("{shown}: larger than {FILE_BYTES} bytes"));
     }
-    parse(&text).map(Some).map_err(|error| format!("{shown}: {error}"))
+    let value = parse(&text).map_err(|error| format!("{shown}: {error}"))?;
+    Ok(Some((value, lines(&text))))
 }
 
 /// An empty document is null.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| describe(&error))
+}
+
+/// Where its keys stand.
+pub(super) fn lines(text: &str) -> Lines {
+    Lines::of(text, options())
 }
 
 fn options() -> Options {

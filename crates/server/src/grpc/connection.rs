@@ -1,6 +1,6 @@
 //! Connections: HTTP/2, one service, its health and KEDA's scaler on each address.
 
-use super::Office;
+use super::StreamContext;
 use super::arriving::{Arriving, Known};
 use super::codec::Wire;
 use super::scaler;
@@ -45,13 +45,13 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 /// The services of one address.
 #[derive(Clone)]
 struct Entry {
-    office: Arc<Office>,
+    office: Arc<StreamContext>,
     health: HealthServer<HealthService>,
 }
 
 pub fn listen<R: Role>(
     listener: TcpListener,
-    office: Arc<Office>,
+    office: Arc<StreamContext>,
     doors: &Doors,
 ) -> std::io::Result<Listening> {
     let reporter = HealthReporter::new();
@@ -160,7 +160,7 @@ impl Entry {
 
 /// What a stream begins with.
 pub struct Opening {
-    pub office: Arc<Office>,
+    pub office: Arc<StreamContext>,
     /// Set once the token is accepted.
     pub known: Known,
     pub guest: Guest,

@@ -1,6 +1,6 @@
 //! The first event of a stream: who is there, or why the stream ends at once.
 
-use super::Office;
+use super::StreamContext;
 use super::session::{Entered, Role};
 use crate::auth::{Access, Denied, Producer, Worker};
 use crate::telemetry::traces::http::Carried;
@@ -22,7 +22,7 @@ pub fn shutting_down() -> Status {
 
 /// Reads the Hello and lets the caller in.
 pub async fn greet<R: Role>(
-    office: &Arc<Office>,
+    office: &Arc<StreamContext>,
     incoming: &mut Streaming<R::Event>,
     carried: Option<Carried>,
 ) -> Result<Entered<R>, Status> {
@@ -32,7 +32,7 @@ pub async fn greet<R: Role>(
 
 /// The first message. Under a crowd of silent streams the time for it is shorter.
 async fn hello<R: Role>(
-    office: &Office,
+    office: &StreamContext,
     incoming: &mut Streaming<R::Event>,
 ) -> Result<Result<Option<R::Event>, Status>, Status> {
     let waiting = office.lobby.enter();
@@ -46,12 +46,12 @@ async fn hello<R: Role>(
     }
 }
 
-pub async fn producer(office: &Office, token: &str) -> Result<Producer, Status> {
+pub async fn producer(office: &StreamContext, token: &str) -> Result<Producer, Status> {
     office.gate.producer_token(present(token)?, Access::Change).await.map_err(denied)
 }
 
 /// The worker and the owner of every lease it takes.
-pub async fn worker(office: &Office, token: &str, id: &str) -> Result<(Worker, Arc<Owner>), Status> {
+pub async fn worker(office: &StreamContext, token: &str, id: &str) -> Result<(Worker, Arc<Owner>), Status> {
     let worker = office.gate.worker_token(present(token)?).await.map_err(denied)?;
     let id = match id.trim() {
         "" => &worker.0.subject,

@@ -51,7 +51,7 @@ const UNANSWERED: usize = 10_000;
 const HELD_READYS: usize = 10_000;
 
 /// What every stream can reach.
-pub struct Office {
+pub struct StreamContext {
     pub gate: Arc<Gate>,
     pub broker: Arc<Broker>,
     pub metrics: Arc<Metrics>,
@@ -104,7 +104,7 @@ fn check_auth(config: &Config) -> Result<(), &'static str> {
 
 impl Bound {
     /// Serves until drained, as many connections as there are seats.
-    pub fn serve(self, office: Office, doors: &Doors) -> std::io::Result<Streams> {
+    pub fn serve(self, office: StreamContext, doors: &Doors) -> std::io::Result<Streams> {
         let office = Arc::new(office);
         let mut streams = Streams { worker: None, producer: None, listening: Vec::new() };
         if let Some(listener) = self.worker {

@@ -1,6 +1,6 @@
 //! The producer's stream: creates in, acks out.
 
-use super::Office;
+use super::StreamContext;
 use super::desk::{Desk, Settled};
 use super::handshake::{self, hello_first};
 use super::session::{Entered, Role};
@@ -38,7 +38,7 @@ impl Role for Producing {
     type Answer = ServerEvent;
 
     async fn enter(
-        office: &Arc<Office>,
+        office: &Arc<StreamContext>,
         first: ProducerEvent,
         carried: Option<Carried>,
     ) -> Result<Entered<Producing>, Status> {

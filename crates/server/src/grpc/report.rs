@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::texts;
-use super::work::{Reporter, Said, Working};
+use super::work::{Reporter, WorkerAnswer, Working};
 use crate::broker::{AbandonRequest, BeatRequest, Error, Items, NackRequest, SubmitRequest};
 use crate::stamp::utc_seconds;
 use codeq_api::grpc::worker::{
@@ -20,7 +20,7 @@ const REPORT_BYTES: usize = 256;
 
 impl Working {
     /// Everything that was gathered, one call for each kind.
-    pub(super) fn report(&mut self, desk: &mut Desk<Said>) {
+    pub(super) fn report(&mut self, desk: &mut Desk<WorkerAnswer>) {
         let gathered = &mut self.gathered;
         let (results, nacks) = (std::mem::take(&mut gathered.results), std::mem::take(&mut gathered.nacks));
         let heartbeats = std::mem::take(&mut gathered.heartbeats);
@@ -29,38 +29,38 @@ impl Working {
         if !results.is_empty() {
             let (events, bytes) = (results.len(), size(&results));
             let submitted = submit(by.clone(), results);
-            desk.call(events, bytes, async move { each(submitted.await, Said::Result) });
+            desk.call(events, bytes, async move { each(submitted.await, WorkerAnswer::Result) });
         }
         if !nacks.is_empty() {
             let events = nacks.len();
             let bytes = nacks.iter().map(|nack| nack.reason.len() + nack.task_id.len()).sum();
             let nacked = nack(by.clone(), nacks);
-            desk.call(events, bytes, async move { each(nacked.await, Said::Nack) });
+            desk.call(events, bytes, async move { each(nacked.await, WorkerAnswer::Nack) });
         }
         if !heartbeats.is_empty() {
             let events = heartbeats.len();
             let beaten = heartbeat(by.clone(), heartbeats);
-            desk.call(events, 0, async move { each(beaten.await, Said::Heartbeat) });
+            desk.call(events, 0, async move { each(beaten.await, WorkerAnswer::Heartbeat) });
         }
         if !abandons.is_empty() {
             let events = abandons.len();
             let abandoned = abandon(by.clone(), abandons);
-            desk.call(events, 0, async move { each(abandoned.await, Said::Abandon) });
+            desk.call(events, 0, async move { each(abandoned.await, WorkerAnswer::Abandon) });
         }
     }
 
-    pub(super) fn result_batch(&self, results: Vec<Report>, desk: &mut Desk<Said>) -> usize {
+    pub(super) fn result_batch(&self, results: Vec<Report>, desk: &mut Desk<WorkerAnswer>) -> usize {
         let (events, bytes) = (results.len(), size(&results));
         if events > limits::STREAM_BATCH {
             let text = Refusal::BatchTooLarge(limits::STREAM_BATCH).to_string();
             let refuse = |report: Report| result_ack(report.task_id, Some(text.clone().into()));
             let acks = results.into_iter().map(refuse).collect();
-            desk.answer_many(Said::Results(ResultAckBatch { acks }), events);
+            desk.answer_many(WorkerAnswer::Results(ResultAckBatch { acks }), events);
         } else if events > 0 {
             let submitted = submit(self.reporter.clone(), results);
             desk.call(events, bytes, async move {
                 let acks = submitted.await;
-                vec![(Said::Results(ResultAckBatch { acks }), events)]
+                vec![(WorkerAnswer::Results(ResultAckBatch { acks }), events)]
             });
         }
         bytes
@@ -73,7 +73,7 @@ fn size(results: &[Report]) -> usize {
 }
 
 /// An answer for every ack, each of one event.
-fn each<T>(acks: Vec<T>, say: fn(T) -> Said) -> Vec<(Said, usize)> {
+fn each<T>(acks: Vec<T>, say: fn(T) -> WorkerAnswer) -> Vec<(WorkerAnswer, usize)> {
     acks.into_iter().map(|ack| (say(ack), 1)).collect()
 }
 

@@ -3,7 +3,7 @@
 //! A session is polled by the transport when there is room to write, and by nobody else. It then hands out
 //! an answer, or moves on: ends what has to end, collects calls that are done, reads what has arrived.
 
-use super::Office;
+use super::StreamContext;
 use super::codec::{Answer, Event};
 use super::connection::Opening;
 use super::desk::Desk;
@@ -37,7 +37,7 @@ pub trait Role: Send + Sized + Unpin + 'static {
 
     /// Lets the caller in, if the first event is a Hello with a good token.
     fn enter(
-        office: &Arc<Office>,
+        office: &Arc<StreamContext>,
         first: Self::Event,
         carried: Option<Carried>,
     ) -> impl Future<Output = Result<Entered<Self>, Status>> + Send;
@@ -196,13 +196,13 @@ impl<R: Role> Open<R> {
 
 /// What ends an open stream from our side.
 struct Limits {
-    office: Arc<Office>,
+    office: Arc<StreamContext>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     expiry: Option<(Time, Pin<Box<Sleep>>)>,
 }
 
 impl Limits {
-    fn new(office: Arc<Office>, ends_at: Option<Time>) -> Limits {
+    fn new(office: Arc<StreamContext>, ends_at: Option<Time>) -> Limits {
         let ends_at = ends_at.filter(|_| office.end_at_token_expiry);
         let now = office.broker.now();
         let expiry = ends_at.map(|at| (at, Box::pin(tokio::time::sleep(at.since(now)))));

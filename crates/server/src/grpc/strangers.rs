@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 8 * 1024;
 /// Streams without a Hello on one connection.
 const CONNECTION_GUESTS: usize = 1024;
 /// Streams without a Hello, over all connections.
-const GUESTS: usize = 2048;
+const STRANGER_STREAMS_MAX: usize = 2048;
 
 /// Everyone who has not said Hello.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Lobby {
         guests.0 += 1;
         let number = guests.0;
         guests.1.insert(number, dismissed.clone());
-        if guests.1.len() > GUESTS
+        if guests.1.len() > STRANGER_STREAMS_MAX
             && let Some((_, longest)) = guests.1.pop_first()
         {
             longest.cancel();

@@ -5,7 +5,7 @@ use super::desk::Desk;
 use super::handshake::{self, hello_first};
 use super::held::{Held, Lot, Ready};
 use super::session::{Entered, Role};
-use super::{HELD_READYS, Office, assignment, report, texts};
+use super::{HELD_READYS, StreamContext, assignment, report, texts};
 use crate::auth::{Caller, Scope};
 use crate::broker::{Broker, ClaimRequest, ReportRequest};
 use crate::stops::StopListener;
@@ -28,7 +28,7 @@ use tonic::Status;
 use tonic::codec::EncodeBuf;
 
 /// What a stream says to its worker. Smaller than the generated event, which has room for a whole task.
-pub enum Said {
+pub enum WorkerAnswer {
     Hello(HelloAck),
     Tasks(Lot),
     Result(ResultAck),
@@ -40,18 +40,18 @@ pub enum Said {
     Error(ServerError),
 }
 
-impl Answer for Said {
+impl Answer for WorkerAnswer {
     fn write(self, buffer: &mut EncodeBuf<'_>) {
         let event = match self {
-            Said::Tasks(lot) => return assignment::write(lot, buffer),
-            Said::Hello(ack) => Out::HelloAck(ack),
-            Said::Result(ack) => Out::ResultAck(ack),
-            Said::Results(batch) => Out::ResultAckBatch(batch),
-            Said::Nack(ack) => Out::NackAck(ack),
-            Said::Heartbeat(ack) => Out::HeartbeatAck(ack),
-            Said::Abandon(ack) => Out::AbandonAck(ack),
-            Said::Cancel(cancel) => Out::Cancel(cancel),
-            Said::Error(error) => Out::Error(error),
+            WorkerAnswer::Tasks(lot) => return assignment::write(lot, buffer),
+            WorkerAnswer::Hello(ack) => Out::HelloAck(ack),
+            WorkerAnswer::Result(ack) => Out::ResultAck(ack),
+            WorkerAnswer::Results(batch) => Out::ResultAckBatch(batch),
+            WorkerAnswer::Nack(ack) => Out::NackAck(ack),
+            WorkerAnswer::Heartbeat(ack) => Out::HeartbeatAck(ack),
+            WorkerAnswer::Abandon(ack) => Out::AbandonAck(ack),
+            WorkerAnswer::Cancel(cancel) => Out::Cancel(cancel),
+            WorkerAnswer::Error(error) => Out::Error(error),
         };
         ServerEvent { event: Some(event) }.encode(buffer).expect("the buffer grows");
     }
@@ -97,10 +97,10 @@ pub struct Gathered {
 impl Role for Working {
     const SERVICE: &'static str = "workerpb.WorkerStream";
     type Event = WorkerEvent;
-    type Answer = Said;
+    type Answer = WorkerAnswer;
 
     async fn enter(
-        office: &Arc<Office>,
+        office: &Arc<StreamContext>,
         first: WorkerEvent,
         _: Option<Carried>,
     ) -> Result<Entered<Working>, Status> {
@@ -118,12 +118,12 @@ impl Role for Working {
             stops,
             caller: caller.clone(),
         };
-        let welcome = Said::Hello(HelloAck { worker_id, tenant_id });
+        let welcome = WorkerAnswer::Hello(HelloAck { worker_id, tenant_id });
         let ends_at = caller.ends_at;
         Ok(Entered { role, welcome, caller, ends_at })
     }
 
-    fn take(&mut self, given: WorkerEvent, desk: &mut Desk<Said>) -> usize {
+    fn take(&mut self, given: WorkerEvent, desk: &mut Desk<WorkerAnswer>) -> usize {
         let Some(event) = given.event else {
             desk.answer(error(texts::INVALID_ARGUMENT, texts::UNKNOWN_EVENT));
             return 0;
@@ -154,20 +154,20 @@ impl Role for Working {
         0
     }
 
-    fn dispatch(&mut self, desk: &mut Desk<Said>) {
+    fn dispatch(&mut self, desk: &mut Desk<WorkerAnswer>) {
         self.report(desk);
     }
 
-    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Said> {
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<WorkerAnswer> {
         if let Some(stops) = &mut self.stops
             && let Poll::Ready(notice) = stops.poll(context)
         {
             let cancel = report::cancel(notice.task.to_string(), notice.attempt, &notice.cancel);
-            return Poll::Ready(Said::Cancel(cancel));
+            return Poll::Ready(WorkerAnswer::Cancel(cancel));
         }
         let Some(held) = &mut self.held else { return Poll::Pending };
         held.poll(context).map(|answer| match answer {
-            Ok(lot) => Said::Tasks(lot),
+            Ok(lot) => WorkerAnswer::Tasks(lot),
             Err(refusal) => {
                 let (code, message) = texts::ready(&refusal);
                 error(code, &message)
@@ -182,7 +182,7 @@ impl Role for Working {
 }
 
 impl Working {
-    fn hold(&self, ready: worker::Ready, desk: &mut Desk<Said>) {
+    fn hold(&self, ready: worker::Ready, desk: &mut Desk<WorkerAnswer>) {
         let mut commands = ready.commands;
         commands.retain(|command| !command.trim().is_empty());
         let count = usize::try_from(ready.count).unwrap_or(0).clamp(1, limits::STREAM_BATCH);
@@ -244,6 +244,6 @@ fn scope(event: &Event) -> Option<Scope> {
     }
 }
 
-fn error(code: &str, message: &str) -> Said {
-    Said::Error(ServerError { code: code.to_owned(), message: message.to_owned() })
+fn error(code: &str, message: &str) -> WorkerAnswer {
+    WorkerAnswer::Error(ServerError { code: code.to_owned(), message: message.to_owned() })
 }

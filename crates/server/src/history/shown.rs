@@ -30,6 +30,7 @@ pub struct ShownQueue {
     pub ended_per_second: f64,
     pub created: Vec<u64>,
     pub ended: Vec<u64>,
+    pub failed: Vec<u64>,
 }
 
 /// Samples that were added up, in time or over queues.
@@ -171,5 +172,6 @@ fn shown(queue: &QueueKey, series: &Series, points: &[Point]) -> ShownQueue {
         ended_per_second: (recent.completed + recent.failed) as f64 / seconds,
         created: points.iter().map(|point| point.created).collect(),
         ended: points.iter().map(|point| point.completed + point.failed).collect(),
+        failed: points.iter().map(|point| point.failed).collect(),
     }
 }

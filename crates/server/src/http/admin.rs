@@ -87,6 +87,7 @@ pub fn view(queue: &QueueStats, now: codeq_queue::Time) -> QueueView<'_> {
         limited: queue.limited,
         policy: queue.policy.as_ref().and_then(|policy| serde_json::from_str(&policy.text).ok()),
         held: queue.held,
+        failed: queue.failed,
     }
 }
 

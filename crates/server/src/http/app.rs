@@ -12,8 +12,8 @@ use crate::events::Feed;
 use crate::history::{History, saved};
 use crate::metrics::Metrics;
 use crate::rate::{Limiter, RateScope};
-use crate::stamp::Stamp;
-use crate::telemetry::seldom::Seldom;
+use crate::stamp::WireTime;
+use crate::telemetry::seldom::ThrottledLog;
 use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
 use codeq_store::{Clock, SlewedClock, TestClock};
@@ -28,7 +28,7 @@ pub struct App {
     /// Set once the store is open.
     broker: OnceLock<Arc<Broker>>,
     pub gate: Arc<Gate>,
-    pub stamp: Stamp,
+    pub stamp: WireTime,
     /// Where results are, as tasks tell it.
     results: &'static str,
     pub limits: Limits,
@@ -49,7 +49,7 @@ pub struct App {
     /// Where tasks are kept, if it is a directory of this machine.
     pub data_directory: Option<PathBuf>,
     /// When failures are logged.
-    complaints: Seldom,
+    complaints: ThrottledLog,
     /// The clock that a test moves.
     pub test_clock: Option<Arc<TestClock>>,
     /// `/metrics` has a port of its own.
@@ -93,12 +93,12 @@ impl App {
             is_local: config.mode == Mode::Dev,
             store_provider: config.persistence.name(),
             data_directory,
-            complaints: Seldom::default(),
+            complaints: ThrottledLog::default(),
             test_clock: config.test_clock.then(TestClock::shared),
             has_metrics_port: config.metrics.is_some(),
             broker: OnceLock::new(),
             gate,
-            stamp: Stamp::new(config.timezone.clone()),
+            stamp: WireTime::new(config.timezone.clone()),
             results: match config.persistence {
                 Persistence::Kvrocks(_) => "codeq:results",
                 _ => "codeq/results/",

@@ -3,7 +3,7 @@
 use super::admin::scope;
 use super::call::Call;
 use super::error::Error;
-use super::routes::Route;
+use super::routes::{Reply, Route};
 use super::search::limit;
 use super::{App, RequestId, reply};
 use crate::auth::{Access, Admin};
@@ -11,6 +11,7 @@ use crate::stamp;
 use axum::http::Method;
 use axum::response::Response;
 use codeq_api::admin::{AuditBody, AuditListBody};
+use codeq_queue::audit::{Note, noting};
 use codeq_queue::{AuditEntry, AuditPage, Refusal, Time, limits};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
@@ -25,8 +26,6 @@ const PREFIX: &str = "/v1/codeq/admin/";
 #[derive(Clone, Default, Debug)]
 pub struct Deed {
     pub count: Option<u64>,
-    /// The operation that goes on with it.
-    pub operation: Option<String>,
     /// Nothing was changed: a dry run.
     pub is_dry: bool,
 }
@@ -50,13 +49,13 @@ impl Deed {
 /// A call that may be going to change something.
 pub struct Noting {
     /// None for one that only reads.
-    entry: Option<AuditEntry>,
+    note: Option<Arc<Note>>,
 }
 
 impl Noting {
     pub fn of(call: &Call, route: &Route, admin: &Admin) -> Noting {
         if route.access() == Access::Read {
-            return Noting { entry: None };
+            return Noting { note: None };
         }
         let request_id = call.head.extensions.get::<RequestId>().map_or("", RequestId::text);
         let tenant = call.query("tenant").map_or_else(|| admin.0.tenant.clone(), Arc::from);
@@ -71,19 +70,28 @@ impl Noting {
             count: None,
             request_id: request_id.into(),
         };
-        Noting { entry: Some(entry) }
+        Noting { note: Some(Note::new(entry)) }
     }
 
-    /// Keeps the record of what was done. Without it nobody is told that it was.
+    /// The call, whose first transition takes the record.
+    pub fn around(&self, answering: Reply) -> Reply {
+        match &self.note {
+            None => answering,
+            Some(note) => Box::pin(noting(note.clone(), answering)),
+        }
+    }
+
+    /// Sees to it that the record of what was done is kept, whole. Without it nobody is told that it was done.
     pub async fn keep(self, app: &App, response: Response) -> Result<Response, Error> {
         let deed = response.extensions().get::<Deed>().cloned().unwrap_or_default();
         let is_done = response.status().is_success() && !deed.is_dry;
-        let Some(mut entry) = self.entry.filter(|_| is_done) else { return Ok(response) };
-        entry.count = deed.count;
-        if let Some(operation) = deed.operation {
-            entry.target = format!("{} (operation {operation})", entry.target).into();
+        let Some(note) = self.note.filter(|_| is_done) else { return Ok(response) };
+        if let Some(count) = deed.count {
+            note.amend(|entry| entry.count = Some(count));
         }
-        app.broker().ok_or_else(Error::starting)?.note_audit(entry).await?;
+        // What a transition took before it was known how many there would be is put again.
+        let is_whole = note.is_kept() && deed.count.is_none();
+        app.broker().ok_or_else(Error::starting)?.note_audit(note.entry(), is_whole).await?;
         Ok(response)
     }
 }
@@ -108,6 +116,7 @@ fn words(method: &Method, template: &str, path: &str) -> (&'static str, String) 
         (_, "resume") => "resume",
         (_, "cancel") => "cancel",
         (_, "requeue") => "requeue",
+        (_, "run-now") => "run-now",
         (_, "redeliver") => "redeliver",
         (_, "cleanup") => "cleanup",
         (_, "import") => "import",

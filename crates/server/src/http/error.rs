@@ -183,6 +183,8 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::ScheduleCommandFixed
         | Refusal::QueueNotEmpty
         | Refusal::BatchClosed
+        | Refusal::NotDelayed
+        | Refusal::UniqueConflict
         | Refusal::NotDead => StatusCode::CONFLICT,
         Refusal::NotOwner | Refusal::EventTypeNotAllowed | Refusal::GroupNotAllowed => StatusCode::FORBIDDEN,
         Refusal::PayloadTooLarge | Refusal::ProgressTooLarge | Refusal::CheckpointTooLarge => {
@@ -274,6 +276,17 @@ mod tests {
             let row = page.lines().find(|line| line.contains(&format!("| `{}` |", error.code)));
             let row = row.unwrap_or_else(|| panic!("docs/errors.md lacks {}", error.code));
             assert!(row.contains(error.status.as_str()), "{row} lacks {}", error.status);
+        }
+    }
+
+    /// Generated clients refuse a code that the description does not name.
+    #[test]
+    fn every_documented_code_is_in_the_description() {
+        let description = serde_json::from_str::<serde_json::Value>(codeq_api::OPENAPI).expect("it is JSON");
+        let codes = description["components"]["schemas"]["ErrorCode"]["enum"].as_array().expect("codes");
+        let rows = include_str!("../../../../docs/errors.md").lines().filter(|line| line.starts_with("| `"));
+        for code in rows.filter_map(|row| row.split('`').nth(1)) {
+            assert!(codes.iter().any(|known| known == code), "openapi.json lacks {code}");
         }
     }
 

@@ -6,7 +6,7 @@ use super::reply;
 use crate::auth::Reader as AnyCaller;
 use crate::events::{KINDS, News, Reader, Wanted};
 use crate::shares::Place;
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -73,7 +73,7 @@ fn types(given: Option<String>) -> Result<Vec<String>, Refusal> {
 struct Teller {
     _place: Place,
     reader: Reader,
-    stamp: Stamp,
+    stamp: WireTime,
     draining: CancellationToken,
     /// How long the token is accepted.
     ends: Option<Duration>,
@@ -99,7 +99,7 @@ impl Teller {
     }
 }
 
-fn lines(news: &[News], stamp: &Stamp) -> Bytes {
+fn lines(news: &[News], stamp: &WireTime) -> Bytes {
     let mut lines = Vec::with_capacity(news.len() * 256);
     let mut add = |id: Option<&str>, kind: &str, data: Bytes| {
         if let Some(id) = id {

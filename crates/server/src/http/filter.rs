@@ -1,9 +1,10 @@
 //! Filters as operators write them: in a query or in a body, under the same names.
 
 use super::call::Call;
-use crate::stamp;
+use crate::stamp::{self, WireTime};
 use codeq_queue::{Filter, Refusal, TaskId, TaskStatus, Time, Whereabouts};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 const STATUSES: [TaskStatus; 4] =
     [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Completed, TaskStatus::Failed];
@@ -71,6 +72,37 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
         _ => return Err(invalid(format!("unknown filter {name}"))),
     }
     Ok(())
+}
+
+/// The filter as it would be written in a body.
+pub fn shown(filter: &Filter, stamp: &WireTime) -> BTreeMap<String, String> {
+    let texts = [
+        ("command", &filter.command),
+        ("workerId", &filter.worker_id),
+        ("error", &filter.error),
+        ("idempotencyKey", &filter.idempotency_key),
+        ("group", &filter.group),
+        ("lane", &filter.lane),
+        ("tag", &filter.tag),
+        ("schedule", &filter.schedule),
+    ];
+    let times = [
+        ("createdAfter", filter.created_after),
+        ("createdBefore", filter.created_before),
+        ("updatedAfter", filter.updated_after),
+        ("updatedBefore", filter.updated_before),
+    ];
+    let words = [
+        ("status", filter.status.map(|status| status.word().to_owned())),
+        ("place", filter.place.map(|place| place.word().to_owned())),
+        ("batch", filter.batch.map(|batch| batch.to_string())),
+    ];
+    let texts = texts.into_iter().map(|(name, text)| (name, text.clone()));
+    let times = times.into_iter().map(|(name, time)| (name, time.map(|time| stamp.text(time))));
+    let given = texts.chain(times).chain(words);
+    let given = given.filter_map(|(name, text)| Some((name.to_owned(), text?)));
+    let headers = filter.headers.iter().map(|(name, value)| (format!("header.{name}"), value.clone()));
+    given.chain(headers).collect()
 }
 
 fn is_known(name: &str) -> bool {

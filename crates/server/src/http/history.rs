@@ -6,7 +6,7 @@ use super::error::Error;
 use super::reply;
 use crate::auth::Admin;
 use crate::history::{Shown, ShownQueue};
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use axum::response::Response;
 use codeq_api::history::{HistoryBody, HistoryQueue, HistorySeries};
 
@@ -30,7 +30,7 @@ fn number(asked: Option<String>, default: i64, most: i64) -> i64 {
     asked.unwrap_or(default).clamp(1, most)
 }
 
-fn body(shown: &Shown, stamp: &Stamp) -> HistoryBody {
+fn body(shown: &Shown, stamp: &WireTime) -> HistoryBody {
     let points = &shown.total;
     let depth = |place: usize| points.iter().map(|point| point.depth[place]).collect();
     let took = |part: f64| points.iter().map(|point| point.took_millis(part).map(rounded)).collect();
@@ -63,6 +63,7 @@ fn queue(queue: &ShownQueue) -> HistoryQueue {
         ended_per_second: rounded(queue.ended_per_second),
         created: queue.created.clone(),
         ended: queue.ended.clone(),
+        failed: queue.failed.clone(),
     }
 }
 

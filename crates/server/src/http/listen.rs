@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::unread::Unread;
-use super::watched::{PacedBody, Watched};
+use super::watched::{PacedBody, TimedConnection};
 use crate::config::ListenAddress;
 use crate::seats::{Seat, Seats};
 use crate::tls::{Inside, Tls, Transport};
@@ -149,7 +149,7 @@ fn serve(
 ) -> impl Future<Output = ()> {
     // Answers are small and complete: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let (stream, pace) = Watched::new(stream, seat);
+    let (stream, pace) = TimedConnection::new(stream, seat);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(pace.clone());
         let (entry, pace) = (entry.clone(), pace.clone());

@@ -244,7 +244,7 @@ async fn admit(
             known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
             let noting = Noting::of(&call, route, &caller);
-            let answering = handler(call, caller);
+            let answering = noting.around(handler(call, caller));
             Ok(Box::pin(async move { noting.keep(&app, answering.await?).await }))
         }
     }

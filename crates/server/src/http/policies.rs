@@ -6,7 +6,7 @@ use super::error::Error;
 use super::reply;
 use super::search::limit;
 use crate::auth::Admin;
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use codeq_api::policy::{LaneBody, LanesBody, QueuePolicyBody};
@@ -32,7 +32,7 @@ pub async fn delete(call: Call, admin: Admin) -> Result<Response, Error> {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn shown(command: &str, stored: &StoredPolicy, stamp: &Stamp) -> Result<Response, Error> {
+fn shown(command: &str, stored: &StoredPolicy, stamp: &WireTime) -> Result<Response, Error> {
     let policy = serde_json::from_str(&stored.text).unwrap_or_default();
     Ok(reply::ok(&QueuePolicyBody {
         command: command.to_owned(),
@@ -50,7 +50,7 @@ pub async fn lanes(call: Call, admin: Admin) -> Result<Response, Error> {
     Ok(reply::ok(&LanesBody { items }))
 }
 
-fn lane_body(lane: &LaneStats, stamp: &Stamp) -> LaneBody {
+fn lane_body(lane: &LaneStats, stamp: &WireTime) -> LaneBody {
     let until = lane.blocked_by.as_ref().and_then(|obstacle| obstacle.until());
     LaneBody {
         lane: lane.lane.to_string(),

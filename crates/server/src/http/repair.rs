@@ -8,7 +8,7 @@ use super::search::in_command;
 use super::{filter, reply};
 use crate::auth::{Admin, Producer};
 use crate::broker::BulkRequest;
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use axum::http::StatusCode;
 use axum::response::Response;
 use codeq_api::admin::{BulkBody, CancelTaskBody, Matched, OperationBody, OperationPage, RequeueBody};
@@ -37,6 +37,12 @@ pub async fn requeue(mut call: Call, admin: Admin) -> Result<Response, Error> {
     let tenant = one_tenant(&call, &admin)?;
     let (command, id) = (call.param("command"), call.param("id"));
     let task = call.broker()?.requeue(&tenant, &command, &id, body.max_attempts).await?;
+    Ok(reply::ok(&call.app.show(&task)))
+}
+
+pub async fn run_now(call: Call, admin: Admin) -> Result<Response, Error> {
+    let tenant = one_tenant(&call, &admin)?;
+    let task = call.broker()?.run_now(&tenant, &call.param("id")).await?;
     Ok(reply::ok(&call.app.show(&task)))
 }
 
@@ -100,6 +106,7 @@ async fn bulk(
         filter,
         max_attempts: body.max_attempts,
         rate_per_second: body.rate_per_second.unwrap_or(0),
+        by: admin.0.subject.clone(),
     };
     if body.dry_run == Some(true) {
         let matched = call.broker()?.matched(&request).await?;
@@ -120,16 +127,14 @@ pub async fn remove_all(call: Call, admin: Admin) -> Result<Response, Error> {
         filter: in_command(&call, filter),
         max_attempts: None,
         rate_per_second: rate.unwrap_or(0),
+        by: admin.0.subject.clone(),
     };
     accepted(call, request).await
 }
 
 async fn accepted(call: Call, request: BulkRequest) -> Result<Response, Error> {
     let operation = call.broker()?.start_operation(request).await?;
-    let shown = shown(&operation, &call.app.stamp);
-    let (count, operation) = (operation.matched, Some(shown.id.clone()));
-    let deed = Deed { count, operation, ..Deed::default() };
-    Ok(deed.with(reply::json(StatusCode::ACCEPTED, &shown)))
+    Ok(reply::json(StatusCode::ACCEPTED, &shown(&operation, &call.app.stamp)))
 }
 
 pub async fn operations(call: Call, admin: Admin) -> Result<Response, Error> {
@@ -151,7 +156,7 @@ pub async fn cancel_operation(call: Call, admin: Admin) -> Result<Response, Erro
     Ok(reply::ok(&shown(&operation, &call.app.stamp)))
 }
 
-pub fn shown(operation: &Operation, stamp: &Stamp) -> OperationBody {
+pub fn shown(operation: &Operation, stamp: &WireTime) -> OperationBody {
     OperationBody {
         id: format!("{:032x}", operation.id),
         kind: operation.kind.word().into(),
@@ -162,5 +167,8 @@ pub fn shown(operation: &Operation, stamp: &Stamp) -> OperationBody {
         created_at: stamp.text(operation.created_at),
         updated_at: stamp.text(operation.updated_at),
         error: operation.error.clone(),
+        filter: filter::shown(&operation.filter, stamp),
+        cause: operation.cause.clone(),
+        by: operation.by.as_deref().map(Into::into),
     }
 }

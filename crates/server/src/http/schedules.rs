@@ -134,8 +134,8 @@ pub async fn backfill(mut call: Call, producer: Producer) -> Result<Response, Er
         instant(field, text)?.ok_or_else(|| invalid(field, "is required"))
     };
     let (from, to) = (given("from", body.from.as_deref())?, given("to", body.to.as_deref())?);
-    let begun =
-        call.broker()?.backfill_schedule(&producer.0.tenant, call.param("scheduleName"), from, to).await?;
+    let (tenant, by) = (&producer.0.tenant, &producer.0.subject);
+    let begun = call.broker()?.backfill_schedule(tenant, call.param("scheduleName"), from, to, by).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &operation_shown(&begun, &call.app.stamp)))
 }
 

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::{filter, reply, show};
 use crate::auth::Admin;
 use crate::broker::{Group, Reason};
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
 use axum::response::Response;
 use codeq_api::admin::{AttemptBody, Attempts, GroupBody, GroupsBody, TaskPage};
 use codeq_api::explain::{ExplainBody, ReasonBody};
@@ -117,7 +117,7 @@ pub async fn explain(call: Call, admin: Admin) -> Result<Response, Error> {
     }))
 }
 
-fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
+fn reason_body(reason: &Reason, stamp: &WireTime) -> ReasonBody {
     let plain = ReasonBody { code: reason.code().into(), text: reason.text(), ..ReasonBody::default() };
     match reason {
         Reason::Queued { position: Some(Position { ahead, ahead_at_higher_priority }) } => ReasonBody {
@@ -161,7 +161,7 @@ fn reason_body(reason: &Reason, stamp: &Stamp) -> ReasonBody {
     }
 }
 
-fn limited_body(obstacle: &Obstacle, stamp: &Stamp, plain: ReasonBody) -> ReasonBody {
+fn limited_body(obstacle: &Obstacle, stamp: &WireTime, plain: ReasonBody) -> ReasonBody {
     match obstacle {
         Obstacle::QueueAtConcurrency { limit, running } => {
             ReasonBody { limit: Some(*limit), running: Some(*running), ..plain }
@@ -184,7 +184,7 @@ pub async fn attempts(call: Call, admin: Admin) -> Result<Response, Error> {
     Ok(reply::ok(&Attempts { items }))
 }
 
-fn attempt_body(attempt: &Attempt, stamp: &Stamp) -> AttemptBody {
+fn attempt_body(attempt: &Attempt, stamp: &WireTime) -> AttemptBody {
     let end = attempt.end.as_ref();
     AttemptBody {
         attempt: attempt.attempt,
@@ -212,7 +212,7 @@ async fn groups_of(call: Call, admin: Admin, place: Whereabouts) -> Result<Respo
     Ok(reply::partial(reply::ok(&body), &found.missing))
 }
 
-fn group_body(group: &Group, stamp: &Stamp) -> GroupBody {
+fn group_body(group: &Group, stamp: &WireTime) -> GroupBody {
     GroupBody {
         group: group.id.clone(),
         command: group.command.clone(),

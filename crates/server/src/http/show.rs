@@ -1,6 +1,6 @@
 //! How the things of the rules look on the wire.
 
-use crate::stamp::{Stamp, utc_seconds};
+use crate::stamp::{WireTime, utc_seconds};
 use codeq_api::task::{ArtifactOut, RawJson, ResultRecord, Task};
 use codeq_queue::{Body, TaskId};
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ fn text(optional: &Option<Box<str>>) -> Cow<'_, str> {
 }
 
 /// `results` is where the store keeps results; a slash at its end asks for the id behind it.
-pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &Stamp) -> Task<'a> {
+pub fn task<'a>(task: &'a codeq_queue::Task, results: &str, stamp: &WireTime) -> Task<'a> {
     let body: &Body = &task.body;
     let lease = task.state.lease();
     let result_key = match task.has_result() {
@@ -64,7 +64,7 @@ pub fn with_key<'a>(shown: Task<'a>, task: &'a codeq_queue::Task) -> Task<'a> {
 }
 
 /// A result as producers and workers see it: an empty one is left out.
-pub fn record<'a>(id: TaskId, record: &'a codeq_queue::ResultRecord, stamp: &Stamp) -> ResultRecord<'a> {
+pub fn record<'a>(id: TaskId, record: &'a codeq_queue::ResultRecord, stamp: &WireTime) -> ResultRecord<'a> {
     let shown = whole_record(id, record, stamp);
     ResultRecord { result: shown.result.filter(|result| !is_empty_object(result.get())), ..shown }
 }
@@ -78,7 +78,7 @@ fn is_empty_object(text: &str) -> bool {
 pub fn whole_record<'a>(
     id: TaskId,
     record: &'a codeq_queue::ResultRecord,
-    stamp: &Stamp,
+    stamp: &WireTime,
 ) -> ResultRecord<'a> {
     let result: Option<&RawValue> = record.result.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let artifacts = record.artifacts.iter();

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::{filter, options, reply, show};
 use crate::auth::Admin;
 use crate::broker::{Broker, Moved};
-use crate::stamp::{self, Stamp};
+use crate::stamp::{self, WireTime};
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode};
@@ -76,7 +76,7 @@ struct Writer {
     tenant: Option<Arc<str>>,
     filter: Arc<Filter>,
     is_live_only: bool,
-    stamp: Stamp,
+    stamp: WireTime,
     digest: Context,
     count: u64,
     at: At,
@@ -119,7 +119,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn exported_task<'a>((task, record): &'a Moved, stamp: &Stamp) -> ExportedTask<'a> {
+fn exported_task<'a>((task, record): &'a Moved, stamp: &WireTime) -> ExportedTask<'a> {
     ExportedTask {
         // Keys of results are the business of the server that keeps them.
         task: show::task(task, "", stamp),

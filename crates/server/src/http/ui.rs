@@ -82,6 +82,8 @@ static ASSETS: LazyLock<HashMap<&'static str, Asset>> = LazyLock::new(|| {
         "views/history.js": SCRIPT,
         "views/welcome.js": SCRIPT,
         "views/again.js": SCRIPT,
+        "views/batches.js": SCRIPT,
+        "views/graph.js": SCRIPT,
         "views/queue.js": SCRIPT,
         "views/task.js": SCRIPT,
         "views/telling.js": SCRIPT,
@@ -202,6 +204,15 @@ pub fn from_root(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Resp
 mod tests {
     use super::*;
     use std::path::Path;
+
+    /// What a browser fetches at most, before any compression: the bar is for what is sent.
+    const ASSET_BYTES: usize = 350_000;
+
+    #[test]
+    fn all_assets_together_are_small() {
+        let bytes: usize = ASSETS.values().map(|asset| asset.text.len()).sum();
+        assert!(bytes < ASSET_BYTES, "{bytes} bytes");
+    }
 
     fn names(directory: &Path, prefix: &str, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(directory).expect("the dashboard is there") {

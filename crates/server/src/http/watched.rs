@@ -147,7 +147,7 @@ impl Body for PacedBody {
     }
 }
 
-pub struct Watched {
+pub struct TimedConnection {
     stream: Transport,
     pace: Arc<Pace>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -155,8 +155,8 @@ pub struct Watched {
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-impl Watched {
-    pub fn new(stream: Transport, seat: Arc<Seat>) -> (Watched, Arc<Pace>) {
+impl TimedConnection {
+    pub fn new(stream: Transport, seat: Arc<Seat>) -> (TimedConnection, Arc<Pace>) {
         let pace = Pace {
             seat,
             start: Instant::now(),
@@ -167,7 +167,7 @@ impl Watched {
         };
         pace.enter(HEAD, Some(HEAD_TIME));
         let pace = Arc::new(pace);
-        (Watched { stream, pace: pace.clone(), alarm: None, stall: None }, pace)
+        (TimedConnection { stream, pace: pace.clone(), alarm: None, stall: None }, pace)
     }
 
     /// Writes; a load has arrived when something of it was taken, and never goes to one who has closed.
@@ -222,7 +222,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TimedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -238,7 +238,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TimedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

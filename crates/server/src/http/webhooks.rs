@@ -1,36 +1,59 @@
 //! The outbox as operators see it.
 
 use super::admin::{one_tenant, scope};
-use super::call::Call;
+use super::audit::Deed;
+use super::call::{Call, parse_or_empty};
 use super::error::Error;
 use super::reply;
 use super::search::limit;
 use crate::auth::Admin;
 use crate::broker::DeliveryFilter;
-use crate::stamp::Stamp;
+use crate::stamp::WireTime;
+use crate::webhook::{AnsweredAttempt, ReceiverAnswer};
 use axum::http::StatusCode;
 use axum::response::Response;
-use codeq_api::admin::{DeliveryBody, DeliveryPage};
+use codeq_api::admin::{DeliveryBody, DeliveryPage, RedeliverBody, RedeliveredBody};
 use codeq_queue::{Delivery, DeliveryState, Refusal, TaskId};
 use std::borrow::Cow;
 
 pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
-    let is_failed = match call.query("state").as_deref() {
-        None | Some("pending") => false,
-        Some("failed") => true,
-        Some(_) => return Err(Refusal::InvalidBody.into()),
-    };
+    let state = call.query("state").filter(|state| !state.is_empty());
+    let state = state.as_deref().unwrap_or("pending");
+    if !["pending", "failed", "delivered"].contains(&state) {
+        return Err(Refusal::InvalidBody.into());
+    }
     let task = call.query("taskId").filter(|id| !id.is_empty());
     let filter = DeliveryFilter {
         tenant: scope(&call, &admin)?,
-        is_failed,
+        is_failed: state == "failed",
         task: task.map(|id| TaskId::parse(&id)),
         after: cursor(call.query("cursor").as_deref())?,
         limit: limit(call.query("limit").as_deref()),
     };
-    let (found, next) = call.broker()?.deliveries(filter).await?;
-    let items = found.iter().map(|delivery| shown(delivery, &call.app.stamp)).collect();
-    Ok(reply::ok(&DeliveryPage { items, next: next.map(|id| format!("{id:032x}")) }))
+    let broker = call.broker()?;
+    if state == "delivered" {
+        let (found, next) = broker.delivered(&filter);
+        let items = found.iter().map(|attempt| delivered(attempt, &call.app.stamp)).collect();
+        return Ok(reply::ok(&DeliveryPage { items, next: next.map(|number| format!("{number:032x}")) }));
+    }
+    let (found, next) = broker.deliveries(filter).await?;
+    let ids: Vec<u128> = found.iter().map(|delivery| delivery.id).collect();
+    let mut answers = broker.answers().answers(&ids);
+    let items = found.iter().map(|delivery| {
+        let answer = answers.remove(&delivery.id).filter(|_| delivery.attempts > 0);
+        answered(shown(delivery, &call.app.stamp), answer)
+    });
+    Ok(reply::ok(&DeliveryPage { items: items.collect(), next: next.map(|id| format!("{id:032x}")) }))
+}
+
+/// Makes callbacks that failed due again, up to a bound.
+pub async fn redeliver_all(mut call: Call, admin: Admin) -> Result<Response, Error> {
+    let body: RedeliverBody = parse_or_empty(&call.read().await?)?;
+    let tenant = one_tenant(&call, &admin)?;
+    let task = body.task_id.filter(|id| !id.is_empty()).map(|id| TaskId::parse(&id));
+    let (redelivered, has_more) = call.broker()?.redeliver_all(&tenant, task).await?;
+    let answer = reply::json(StatusCode::ACCEPTED, &RedeliveredBody { redelivered, has_more });
+    Ok(Deed::count(redelivered).with(answer))
 }
 
 pub async fn redeliver(call: Call, admin: Admin) -> Result<Response, Error> {
@@ -46,7 +69,7 @@ fn cursor(given: Option<&str>) -> Result<u128, Refusal> {
     }
 }
 
-fn shown<'a>(delivery: &'a Delivery, stamp: &Stamp) -> DeliveryBody<'a> {
+fn shown<'a>(delivery: &'a Delivery, stamp: &WireTime) -> DeliveryBody<'a> {
     let (state, next_attempt_at) = match delivery.state {
         DeliveryState::Pending { due } => ("pending", Some(stamp.text(due))),
         DeliveryState::Failed { .. } => ("failed", None),
@@ -60,6 +83,27 @@ fn shown<'a>(delivery: &'a Delivery, stamp: &Stamp) -> DeliveryBody<'a> {
         next_attempt_at,
         last_error: delivery.last_error.as_deref().map(Cow::Borrowed),
         created_at: stamp.text(delivery.created_at),
+        delivered_at: None,
+        response_status: None,
+        response_body: None,
+    }
+}
+
+fn answered(body: DeliveryBody<'_>, answer: Option<ReceiverAnswer>) -> DeliveryBody<'_> {
+    let Some(answer) = answer else { return body };
+    let response_body = Some(answer.head.into_string()).filter(|head| !head.is_empty());
+    DeliveryBody { response_status: Some(answer.status), response_body, ..body }
+}
+
+fn delivered<'a>(attempt: &'a AnsweredAttempt, stamp: &WireTime) -> DeliveryBody<'a> {
+    let body = answered(shown(&attempt.delivery, stamp), attempt.answer.clone());
+    DeliveryBody {
+        state: "delivered".into(),
+        attempts: attempt.delivery.attempts + 1,
+        next_attempt_at: None,
+        last_error: None,
+        delivered_at: Some(stamp.text(attempt.at)),
+        ..body
     }
 }
 

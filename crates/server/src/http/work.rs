@@ -10,7 +10,7 @@ use crate::broker::{
     AbandonRequest, ArtifactGiven, BeatRequest, Broker, ClaimRequest, Lent, NackRequest, ReportRequest,
     SubmitRequest,
 };
-use crate::stamp::{Stamp, utc_seconds};
+use crate::stamp::{WireTime, utc_seconds};
 use crate::workers::Protocol;
 use axum::body::Body;
 use axum::response::Response;
@@ -239,7 +239,7 @@ fn beat_request(report: ReportRequest, body: HeartbeatBody) -> BeatRequest {
     }
 }
 
-fn beat_body(beat: &Beat, stamp: &Stamp) -> BeatBody {
+fn beat_body(beat: &Beat, stamp: &WireTime) -> BeatBody {
     let cancel = beat.cancel.as_ref().map(|cancel| CancelBody {
         reason: cancel.reason.as_deref().map(str::to_owned),
         deadline: stamp.text(cancel.deadline),

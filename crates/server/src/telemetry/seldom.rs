@@ -8,12 +8,12 @@ const BETWEEN: i64 = 1000;
 
 /// At most once a second.
 #[derive(Default)]
-pub struct Seldom {
+pub struct ThrottledLog {
     /// In milliseconds.
     last: AtomicI64,
 }
 
-impl Seldom {
+impl ThrottledLog {
     /// Whether it is time for another one.
     pub fn may(&self, now: Time) -> bool {
         let (now, last) = (now.millis(), self.last.load(Ordering::Relaxed));
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn one_a_second_is_enough() {
-        let seldom = Seldom::default();
+        let seldom = ThrottledLog::default();
         let may = |millis| seldom.may(Time::from_millis(millis));
         assert_eq!([5000, 5001, 5999, 6000, 6001].map(may), [true, false, false, true, false]);
     }

@@ -6,6 +6,7 @@
 //!
 //! Start at [`Callbacks::run`]; [`Sending`] is one attempt.
 
+mod large;
 mod sending;
 mod state;
 
@@ -15,6 +16,7 @@ use super::parked::Key;
 use crate::config::{Config, Persistence};
 use crate::rate::RateScope;
 use codeq_queue::{Delivery, Failure, Time};
+use large::LargeBodies;
 use sending::Sending;
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +74,7 @@ impl Policy {
 pub struct Callbacks {
     sender: Sender,
     policy: Policy,
+    large: LargeBodies,
     state: Mutex<State>,
     /// Something is to be done earlier than planned.
     replan: Notify,
@@ -79,7 +82,8 @@ pub struct Callbacks {
 
 impl Callbacks {
     pub fn new(sender: Sender, policy: Policy) -> Arc<Callbacks> {
-        Arc::new(Callbacks { sender, policy, state: Mutex::default(), replan: Notify::new() })
+        let (state, replan) = (Mutex::default(), Notify::new());
+        Arc::new(Callbacks { sender, policy, large: LargeBodies::default(), state, replan })
     }
 
     /// Takes and sends until the server drains.
@@ -126,11 +130,14 @@ impl Callbacks {
             let until = self.sender.broker.now().plus(self.policy.hold);
             self.state().begin_taking();
             let taken = self.sender.broker.take_deliveries(TAKEN_AT_ONCE, self.policy.hold).await;
-            let taken = self.state().end_taking(taken?, until);
-            for delivery in taken.fresh {
+            let taken = taken?;
+            // Of large ones fewer come at once.
+            let is_last = taken.len() < TAKEN_AT_ONCE && taken.iter().all(Delivery::has_body);
+            let taken = self.state().end_taking(taken, until);
+            for delivery in taken {
                 self.place(delivery).await;
             }
-            if taken.count < TAKEN_AT_ONCE {
+            if is_last {
                 break;
             }
         }
@@ -178,7 +185,7 @@ impl Callbacks {
 
     fn send(self: &Arc<Self>, delivery: Delivery) {
         let (id, host, tenant) = (delivery.id, host_of(&delivery.url), delivery.tenant.clone());
-        let sending = Sending { owner: self.clone(), delivery };
+        let sending = Sending::new(self.clone(), delivery);
         if !self.sender.outbound.push(&tenant, &host, Box::new(sending), usize::MAX) {
             // It comes again when our hold is over.
             self.state().let_go(id);

@@ -23,6 +23,8 @@ use url::{Host, Url};
 
 /// Bytes of an answer that are read, so that its connection can be used again.
 const ANSWER_BYTES: usize = 64 * 1024;
+/// Bytes of an answer that are kept for whoever looks at deliveries.
+pub const ANSWER_HEAD_BYTES: usize = 1024;
 /// How long the rest of an answer may take once its status is known.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// How long a connection is kept that no one uses.
@@ -47,7 +49,7 @@ pub struct DoorOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-pub struct Door {
+pub struct OutboundClient {
     plain: Client,
     /// `None` where the system has no certificates to trust.
     secure: Option<Client>,
@@ -76,6 +78,16 @@ pub struct Attempt {
     pub error: Option<String>,
     /// Somebody answered, and soon. What they said does not matter.
     pub is_prompt: bool,
+    /// What they said, if somebody answered.
+    pub answer: Option<ReceiverAnswer>,
+}
+
+/// How a receiver answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiverAnswer {
+    pub status: u16,
+    /// Its first bytes as text.
+    pub head: Box<str>,
 }
 
 struct Body(Arc<str>);
@@ -86,12 +98,12 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-impl Door {
+impl OutboundClient {
     /// The error is a start-up text.
-    pub fn new(options: DoorOptions) -> Result<Door, String> {
+    pub fn new(options: DoorOptions) -> Result<OutboundClient, String> {
         let builder = || client(&options);
         let plain = builder().tls_certs_only([]).build();
-        Ok(Door {
+        Ok(OutboundClient {
             plain: plain.map_err(|error| format!("webhooks: {error}"))?,
             secure: builder().build().ok(),
             signer: Signer::new(&options.secret),
@@ -107,14 +119,17 @@ impl Door {
         let sent = self.post(message).await;
         let is_slow = started.elapsed() >= self.timeout / 2;
         match sent {
-            Ok(status) if (200..300).contains(&status) => Attempt { error: None, is_prompt: !is_slow },
-            Ok(status) => Attempt { error: Some(format!("status {status}")), is_prompt: !is_slow },
-            Err(error) => Attempt { error: Some(error), is_prompt: false },
+            Ok(answer) => {
+                let is_taken = (200..300).contains(&answer.status);
+                let error = (!is_taken).then(|| format!("status {}", answer.status));
+                Attempt { error, is_prompt: !is_slow, answer: Some(answer) }
+            }
+            Err(error) => Attempt { error: Some(error), is_prompt: false, answer: None },
         }
     }
 
-    /// The status of the answer, or why there is none.
-    async fn post(&self, message: Message) -> Result<u16, String> {
+    /// The answer, or why there is none.
+    async fn post(&self, message: Message) -> Result<ReceiverAnswer, String> {
         let url = Url::parse(&message.url).map_err(|_| "invalid url")?;
         let host = url.host_str().unwrap_or_default().to_owned();
         if !self.allows_private && aim(&url).is_refused() {
@@ -135,8 +150,7 @@ impl Door {
             reason
         })?;
         let status = response.status().as_u16();
-        finish(response).await;
-        Ok(status)
+        Ok(ReceiverAnswer { status, head: finish(response).await })
     }
 
     fn headers(&self, message: &Message) -> HeaderMap {
@@ -224,11 +238,15 @@ pub fn aim(url: &Url) -> Aim {
     }
 }
 
-/// Reads a little of the answer. One that is longer or slower costs its connection, nothing else.
-async fn finish(mut response: Response) {
+/// Reads a little of the answer and gives its beginning. One that is longer or slower costs its connection, nothing
+/// else.
+async fn finish(mut response: Response) -> Box<str> {
+    let mut head = Vec::new();
     let reading = async {
         let mut bytes = 0;
         while let Ok(Some(chunk)) = response.chunk().await {
+            let wanted = ANSWER_HEAD_BYTES.saturating_sub(head.len()).min(chunk.len());
+            head.extend_from_slice(&chunk[..wanted]);
             bytes += chunk.len();
             if bytes > ANSWER_BYTES {
                 return;
@@ -236,6 +254,7 @@ async fn finish(mut response: Response) {
         }
     };
     let _ = tokio::time::timeout(ANSWER_TIME, reading).await;
+    String::from_utf8_lossy(&head).into()
 }
 
 /// One of a few words: addresses and library texts stay inside.

@@ -10,6 +10,7 @@
 mod addresses;
 mod callbacks;
 mod choice;
+mod delivered;
 mod door;
 mod lanes;
 mod notifier;
@@ -20,8 +21,9 @@ mod sign;
 mod signals;
 mod upkeep;
 
-pub use door::{Aim, aim};
-pub use signals::Signals;
+pub use delivered::{AnswerLog, AnsweredAttempt};
+pub use door::{Aim, ReceiverAnswer, aim};
+pub use signals::ReadyTriggers;
 
 use crate::broker::Broker;
 use crate::config::Config;
@@ -30,7 +32,7 @@ use crate::rate::{Limiter, RateScope};
 use callbacks::{Callbacks, Policy};
 use codeq_queue::Time;
 use codeq_store::Clock;
-use door::{Door, DoorOptions};
+use door::{DoorOptions, OutboundClient};
 use notifier::Notifier;
 use outbound::Outbound;
 use parked::Key;
@@ -45,7 +47,7 @@ struct Sender {
     broker: Arc<Broker>,
     outbound: Arc<Outbound>,
     metrics: Arc<Metrics>,
-    signals: Arc<Signals>,
+    signals: Arc<ReadyTriggers>,
     /// By address.
     limiter: Arc<Limiter>,
     draining: CancellationToken,
@@ -70,7 +72,7 @@ impl Webhooks {
     pub fn start(
         config: &Config,
         broker: &Arc<Broker>,
-        signals: &Arc<Signals>,
+        signals: &Arc<ReadyTriggers>,
         metrics: &Arc<Metrics>,
         clock: &Arc<dyn Clock>,
         draining: &CancellationToken,
@@ -80,7 +82,7 @@ impl Webhooks {
         if !config.webhooks.enabled {
             return Ok(Webhooks { outbound: None, loops });
         }
-        let outbound = Outbound::new(Door::new(door_options(config, clock.clone()))?);
+        let outbound = Outbound::new(OutboundClient::new(door_options(config, clock.clone()))?);
         let sender = Sender {
             broker: broker.clone(),
             outbound: outbound.clone(),

@@ -8,7 +8,7 @@ use super::Sender;
 use super::callbacks::address_key;
 use super::choice::{Chooser, View};
 use super::door::{Attempt, Message, host_of};
-use super::outbound::{Beginning, Errand};
+use super::outbound::{Beginning, OutboundJob, OutboundMessage};
 use crate::metrics::{Metrics, WebhookKind};
 use crate::rate::RateScope;
 use crate::stamp::utc_seconds;
@@ -206,9 +206,9 @@ impl Notification {
     }
 }
 
-impl Errand for Notification {
-    fn message(&self) -> Message {
-        self.message.clone()
+impl OutboundJob for Notification {
+    fn message(&self) -> Pin<Box<dyn Future<Output = Option<OutboundMessage>> + Send + '_>> {
+        Box::pin(std::future::ready(Some((self.message.clone(), None))))
     }
 
     fn may_start(&self) -> bool {

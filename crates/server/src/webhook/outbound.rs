@@ -1,13 +1,13 @@
 //! Everything that is on its way out, or waits to be.
 
-use super::door::{Attempt, Door, Message};
+use super::door::{Attempt, Message, OutboundClient};
 use super::lanes::{Lanes, Ticket};
 use crate::telemetry::traces::webhook::AttemptSpan;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 /// Attempts that have ended and are being dealt with. When all are taken, slots are not given back: a slow
@@ -17,9 +17,13 @@ const ENDINGS: usize = 1024;
 /// A span begins with finding out what it belongs to.
 pub type Beginning = Pin<Box<dyn Future<Output = Option<AttemptSpan>> + Send>>;
 
+/// What is to be sent, and what bounds the memory that it takes, given back when it was sent.
+pub type OutboundMessage = (Message, Option<OwnedSemaphorePermit>);
+
 /// Something to be sent, and what is to be done when it was.
-pub trait Errand: Send + Sync {
-    fn message(&self) -> Message;
+pub trait OutboundJob: Send + Sync {
+    /// Asked when there is a slot. If there is none, the errand is over.
+    fn message(&self) -> Pin<Box<dyn Future<Output = Option<OutboundMessage>> + Send + '_>>;
     /// Asked last before it is sent. If not, the errand is over.
     fn may_start(&self) -> bool;
     /// The span of this attempt, if tracing is on.
@@ -30,15 +34,15 @@ pub trait Errand: Send + Sync {
 }
 
 pub struct Outbound {
-    door: Door,
-    lanes: Mutex<Lanes<Box<dyn Errand>>>,
+    door: OutboundClient,
+    lanes: Mutex<Lanes<Box<dyn OutboundJob>>>,
     endings: Semaphore,
     running: TaskTracker,
     is_closed: AtomicBool,
 }
 
 impl Outbound {
-    pub fn new(door: Door) -> Arc<Outbound> {
+    pub fn new(door: OutboundClient) -> Arc<Outbound> {
         Arc::new(Outbound {
             door,
             lanes: Mutex::default(),
@@ -57,7 +61,7 @@ impl Outbound {
         self: &Arc<Self>,
         tenant: &Arc<str>,
         host: &Arc<str>,
-        errand: Box<dyn Errand>,
+        errand: Box<dyn OutboundJob>,
         most: usize,
     ) -> bool {
         let is_kept = self.lanes().push(tenant, host, errand, most);
@@ -74,17 +78,19 @@ impl Outbound {
         }
     }
 
-    async fn run(self: Arc<Self>, ticket: Ticket, errand: Box<dyn Errand>) {
-        if !errand.may_start() {
+    async fn run(self: Arc<Self>, ticket: Ticket, errand: Box<dyn OutboundJob>) {
+        let told = errand.message().await.filter(|_| errand.may_start());
+        let Some((message, memory)) = told else {
             self.lanes().finished(ticket, None);
             return self.pump();
-        }
+        };
         let span = match errand.span() {
             Some(beginning) => beginning.await,
             None => None,
         };
         let trace = span.as_ref().map(AttemptSpan::headers);
-        let attempt = self.door.send(Message { trace, ..errand.message() }).await;
+        let attempt = self.door.send(Message { trace, ..message }).await;
+        drop(memory);
         if let Some(span) = span {
             span.end(attempt.error.as_deref());
         }
@@ -102,7 +108,7 @@ impl Outbound {
         let _ = tokio::time::timeout(patience, self.running.wait()).await;
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Lanes<Box<dyn Errand>>> {
+    fn lanes(&self) -> MutexGuard<'_, Lanes<Box<dyn OutboundJob>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

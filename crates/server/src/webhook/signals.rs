@@ -12,17 +12,17 @@ const QUEUES: usize = 10_000;
 /// Queues that have filled, and their commands as spelled in the newest task.
 pub type Filled = HashMap<QueueKey, Arc<str>>;
 
-pub struct Signals {
+pub struct ReadyTriggers {
     is_on: bool,
     ended: Notify,
     filled: Notify,
     queues: Mutex<Filled>,
 }
 
-impl Signals {
+impl ReadyTriggers {
     /// `is_on`: webhooks are sent at all.
-    pub fn new(is_on: bool) -> Signals {
-        Signals { is_on, ended: Notify::new(), filled: Notify::new(), queues: Mutex::default() }
+    pub fn new(is_on: bool) -> ReadyTriggers {
+        ReadyTriggers { is_on, ended: Notify::new(), filled: Notify::new(), queues: Mutex::default() }
     }
 
     pub fn observe(&self, events: &[Event]) {

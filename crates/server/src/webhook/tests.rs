@@ -1,6 +1,6 @@
 //! The door against real sockets: hosts that lead inside, and receivers that behave badly.
 
-use super::door::{Attempt, Door, DoorOptions, Message};
+use super::door::{Attempt, DoorOptions, Message, OutboundClient};
 use super::resolver::{self, Lookup};
 use codeq_store::SystemClock;
 use std::io::{Read, Write};
@@ -51,7 +51,7 @@ impl Receiver {
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
-fn door(allows_private: bool, lookup: Lookup, secret: &str) -> Door {
+fn door(allows_private: bool, lookup: Lookup, secret: &str) -> OutboundClient {
     let options = DoorOptions {
         secret: secret.to_owned(),
         timeout: Duration::from_millis(1500),
@@ -59,14 +59,14 @@ fn door(allows_private: bool, lookup: Lookup, secret: &str) -> Door {
         lookup,
         clock: Arc::new(SystemClock),
     };
-    Door::new(options).unwrap()
+    OutboundClient::new(options).unwrap()
 }
 
-fn open() -> Door {
+fn open() -> OutboundClient {
     door(true, resolver::system(), "")
 }
 
-async fn send(door: &Door, url: &str) -> Attempt {
+async fn send(door: &OutboundClient, url: &str) -> Attempt {
     door.send(Message { url: url.into(), id: "msg_1".into(), body: "{}".into(), trace: None }).await
 }
 
@@ -147,7 +147,8 @@ async fn an_answer_that_changes_between_check_and_dial_gains_nothing() {
 #[tokio::test]
 async fn private_addresses_may_be_allowed() {
     let receiver = Receiver::answering(OK);
-    assert_eq!(send(&open(), &receiver.url()).await, Attempt { error: None, is_prompt: true });
+    let attempt = send(&open(), &receiver.url()).await;
+    assert_eq!((attempt.error, attempt.is_prompt), (None, true));
     let name = format!("http://localhost:{}/", receiver.port);
     assert_eq!(send(&open(), &name).await.error, None);
 }
@@ -163,7 +164,8 @@ async fn redirects_are_failures_and_not_followed() {
         stream.write_all(head.as_bytes()).unwrap();
     });
     let attempt = send(&open(), &receiver.url()).await;
-    assert_eq!(attempt, Attempt { error: Some("status 307".into()), is_prompt: true });
+    assert_eq!((attempt.error.as_deref(), attempt.is_prompt), (Some("status 307"), true));
+    assert_eq!(attempt.answer.map(|answer| answer.status), Some(307));
     assert!(target.requests().is_empty());
 }
 
@@ -194,7 +196,7 @@ async fn no_answer_no_tls_and_no_receiver_are_failures() {
     });
     assert_eq!(
         send(&open(), &silent.url()).await,
-        Attempt { error: Some("timeout".into()), is_prompt: false }
+        Attempt { error: Some("timeout".into()), is_prompt: false, answer: None }
     );
     let plain = Receiver::answering(OK);
     let tls = error(send(&open(), &plain.url().replace("http:", "https:")).await);

@@ -1,7 +1,9 @@
 //! What proves a store: the exam every store sits, the model it is compared with, and the doubles that
 //! break under it. Compiled only with the feature `testing`.
 
+pub mod bars;
 pub mod batches;
+pub mod campaign;
 pub mod exam;
 pub mod forgetful;
 pub mod model;

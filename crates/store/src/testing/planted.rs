@@ -10,6 +10,12 @@ pub enum Bug {
     SkippedChecksum = 1,
     /// Timers go off a millisecond early.
     TimerOffByOne = 2,
+    /// One task more runs than the policy of a queue allows.
+    LimitOffByOne = 3,
+    /// A member of a batch that ends is counted twice.
+    CountedTwice = 4,
+    /// What waits for a task is not told of its end.
+    EndNotTold = 5,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

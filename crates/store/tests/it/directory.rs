@@ -1,6 +1,7 @@
 //! Data directories: who may open one, and what is refused in which words.
 
 use codeq_store::local::{self, LocalOptions, LocalStore};
+use codeq_store::testing::exam::bench::eventually;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -106,4 +107,19 @@ fn a_damaged_manifest_is_refused_with_file_and_offset() {
     assert!(refusal(directory.path(), 1).contains("is damaged at offset"));
     std::fs::write(&manifest, intact).unwrap();
     drop(open(directory.path()));
+}
+
+/// It held several segments that were as large as the largest group may be.
+#[tokio::test]
+async fn an_empty_store_occupies_little() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = local::open(LocalOptions::new(directory.path())).expect("the store opens");
+    let bytes = || store.disk_bytes();
+    eventually("its spares are ready", || async { bytes() >= 3 * (8 << 20) }).await;
+    let on_disk = |path: &Path| -> u64 {
+        let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+        entries.map(|entry| entry.metadata().unwrap().len()).sum()
+    };
+    let total = on_disk(directory.path()) + on_disk(&directory.path().join("shard-00"));
+    assert!(total < 40_000_000, "{total} bytes");
 }

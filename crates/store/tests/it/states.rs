@@ -18,7 +18,7 @@ const EXPIRY_SECONDS: u64 = 3;
 /// Longer than a lease, so that either can end first.
 const GRACE: Duration = Duration::from_secs(2 * LEASE.as_secs());
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 12] = [
     "claim",
     "heartbeat",
     "nack",
@@ -29,6 +29,7 @@ const VERBS: [&str; 11] = [
     "cancel",
     "cancel with grace",
     "requeue",
+    "run now",
     "delete",
 ];
 /// What happens to a task because of those that it waits for.
@@ -152,6 +153,7 @@ async fn act(bench: &Bench, task: &Task, verb: &str) -> bool {
         "cancel" => bench.cancel(task.id).await.is_ok(),
         "cancel with grace" => cancel_with_grace(bench, task).await,
         "requeue" => bench.requeue(task.id, None).await.is_ok(),
+        "run now" => bench.run_now(task.id).await.is_ok(),
         "delete" => bench.remove(task.id).await.is_ok(),
         other => panic!("the test does not know the verb {other}"),
     }

@@ -132,6 +132,7 @@ pub const CASES: &[Case] = &[
     case("GET", "/v1/codeq/admin/tasks/{id}/explain", 200).of(Thing::Ready, TASK),
     case("GET", "/v1/codeq/admin/tasks/{id}/attempts", 200).of(Thing::Ready, TASK),
     case("POST", "/v1/codeq/admin/tasks/{id}/cancel", 200).of(Thing::Ready, TASK),
+    case("POST", "/v1/codeq/admin/tasks/{id}/run-now", 200).of(Thing::Delayed, TASK),
     case("GET", "/v1/codeq/admin/dlq/{command}", 200),
     case("DELETE", "/v1/codeq/admin/dlq/{command}", 202).query("confirm=true"),
     case("GET", "/v1/codeq/admin/dlq/{command}/groups", 200),
@@ -151,6 +152,7 @@ pub const CASES: &[Case] = &[
     case("GET", "/v1/codeq/admin/export", 200),
     case("POST", "/v1/codeq/admin/import", 200),
     case("GET", "/v1/codeq/admin/webhooks", 200),
+    case("POST", "/v1/codeq/admin/webhooks/redeliver", 202),
     case("POST", "/v1/codeq/admin/webhooks/{id}/redeliver", 202)
         .of(Thing::Delivery, (404, "delivery_not_found")),
     case("GET", "/healthz", 200),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 pub enum Thing {
     None,
     Ready,
+    Delayed,
     /// Held by the worker that every worker token stands for.
     Running,
     /// With an artifact.
@@ -59,6 +60,9 @@ impl World {
         match thing {
             Thing::None => "none".into(),
             Thing::Ready => self.create(json!({"command": "ready", "payload": 1})).await,
+            Thing::Delayed => {
+                self.create(json!({"command": "delayed", "payload": 1, "delaySeconds": 600})).await
+            }
             Thing::Running => self.running("run", json!({})).await,
             Thing::Done => {
                 let id = self.running("done", json!({})).await;

@@ -36,6 +36,7 @@ pub fn attack(target: &Target, over: &CancellationToken) -> JoinSet<()> {
     (0..SUBMITTERS).for_each(|number| spawn(Box::pin(submit(address, number))));
     (0..POLLS).for_each(|number| spawn(Box::pin(poll(address, number))));
     spawn(Box::pin(many_commands(address)));
+    spawn(Box::pin(fair_claims(address)));
     spawn(Box::pin(subscribe(address)));
     spawn(Box::pin(dead_receivers(address)));
     spawn(Box::pin(large_tasks(address)));
@@ -92,6 +93,16 @@ async fn many_commands(address: SocketAddr) {
             (0..100).map(|at| json!({"command": format!("many-{number}-{at}"), "payload": 1})).collect();
         ask(&mut client, address, "/v1/codeq/tasks/batch", HOSTILE[0], &json!({"tasks": tasks})).await;
         tokio::time::sleep(REST * 2).await;
+    }
+}
+
+/// Claims of any command, drawn from very many.
+async fn fair_claims(address: SocketAddr) {
+    let mut client = None;
+    loop {
+        let body = json!({"order": "fair", "leaseSeconds": 5});
+        ask(&mut client, address, "/v1/codeq/tasks/claim", HOSTILE[0], &body).await;
+        tokio::time::sleep(REST).await;
     }
 }
 

@@ -38,7 +38,7 @@ pub struct HttpBench {
     /// Connections at once, one request in flight on each.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Also hold this many long polls at once, and report the server's memory.
+    /// Also hold this many long polls open at once, and report the server's memory.
     #[arg(long, default_value_t = 0)]
     held: usize,
     /// Number of tasks that wait in the queue before anything is measured.

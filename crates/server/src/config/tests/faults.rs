@@ -177,3 +177,43 @@ fn all_validation_faults_are_reported_at_once() {
         ]
     );
 }
+
+/// The faults of a case, one per line, without the folder of the file.
+fn told(case: Case) -> Vec<String> {
+    let error = case.load().expect_err("faults");
+    let line = |fault: &Fault| {
+        let text = fault.to_string();
+        match &fault.place {
+            Some(place) if place.starts_with('/') => text[place.rfind(':').expect("a line")..].to_owned(),
+            _ => text,
+        }
+    };
+    error.faults().iter().map(line).collect()
+}
+
+#[test]
+fn every_fault_tells_where_it_is_and_what_was_meant() {
+    let case =
+        serve("prot: 1\nlimits:\n  maxBodyBytes: 5\n  maxBodyByte: 6\nsharding:\n  backends: {m: {db: x}}")
+            .env(&[("PORT", "x")]);
+    let faults = told(case);
+    assert_eq!(
+        faults,
+        [
+            ":4: unknown key limits.maxBodyByte; did you mean limits.maxBodyBytes?",
+            ":1: unknown key prot; did you mean port?",
+            ":6: sharding.backends.m.db must be an integer",
+            "PORT must be an integer",
+        ]
+    );
+    let case = enough("port: 70000\nrateLimit: &r\n  producer: {burstSize: 99999999999}")
+        .env(&[("LOG_LEVEL", "loud")]);
+    assert_eq!(
+        told(case),
+        [
+            ":7: port must be between 0 and 65535",
+            "LOG_LEVEL: logLevel must be debug, info, warn or error",
+            ":9: rateLimit.producer.burstSize must be at most 2147483647",
+        ]
+    );
+}

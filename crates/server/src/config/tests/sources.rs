@@ -53,7 +53,7 @@ fn every_key_is_read_from_yaml() {
         assert_ne!(settings.value(key.path), &value, "{}", key.path);
         let text = nested(key.path, &value).to_string();
         take_file(&mut settings, yaml::parse(&text).expect(&text), &mut findings);
-        assert_eq!(findings.faults, Vec::<String>::new(), "{}", key.path);
+        assert_eq!(findings.faults, [], "{}", key.path);
         assert_eq!(settings.value(key.path), &value, "{}", key.path);
     }
 }
@@ -76,7 +76,7 @@ fn every_key_is_read_from_flags() {
         let mut settings = Settings::defaults(Mode::Serve);
         let mut findings = Findings::default();
         environment::take_flags(&mut settings, &[(key.path, text)], &mut findings);
-        assert_eq!(findings.faults, Vec::<String>::new(), "{}", key.path);
+        assert_eq!(findings.faults, [], "{}", key.path);
         assert_eq!(settings.value(key.path), &value, "{}", key.path);
     }
 }

@@ -5,7 +5,7 @@
 
 mod trigger;
 
-use super::Office;
+use super::StreamContext;
 use super::handshake::{denied, shutting_down};
 use super::texts::plain;
 use crate::auth::{Access, Admin, Caller, Denied};
@@ -28,11 +28,11 @@ pub const SERVICE: &str = "/externalscaler.ExternalScaler/";
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Scaler {
-    office: Arc<Office>,
+    office: Arc<StreamContext>,
 }
 
 /// The service; a request of it is as small as a Hello.
-pub fn service(office: Arc<Office>) -> ExternalScalerServer<Scaler> {
+pub fn service(office: Arc<StreamContext>) -> ExternalScalerServer<Scaler> {
     ExternalScalerServer::new(Scaler { office }).max_decoding_message_size(super::HELLO_BYTES)
 }
 
@@ -48,7 +48,7 @@ impl Scaler {
     }
 }
 
-async fn look(office: &Office, trigger: &Trigger, caller: &Caller) -> Result<Vec<QueueLoad>, Status> {
+async fn look(office: &StreamContext, trigger: &Trigger, caller: &Caller) -> Result<Vec<QueueLoad>, Status> {
     let mut queues = Vec::with_capacity(trigger.commands.len());
     for command in &trigger.commands {
         let queue = office.broker.queue(&caller.tenant, command).await;
@@ -59,7 +59,7 @@ async fn look(office: &Office, trigger: &Trigger, caller: &Caller) -> Result<Vec
 
 /// An open `StreamIsActive`.
 struct Watch {
-    office: Arc<Office>,
+    office: Arc<StreamContext>,
     trigger: Trigger,
     caller: Arc<Caller>,
     ticks: Interval,

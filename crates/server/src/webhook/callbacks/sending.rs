@@ -1,40 +1,37 @@
 //! One attempt of one callback, and what follows from it.
 
 use super::super::door::{Attempt, Message, host_of};
-use super::super::outbound::{Beginning, Errand};
+use super::super::outbound::{Beginning, OutboundJob, OutboundMessage};
 use super::Callbacks;
 use crate::broker::Error;
 use crate::metrics::WebhookKind;
 use codeq_queue::delivery::DeliveryReport;
 use codeq_queue::{Delivery, Failure, Refusal};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long before the end of a hold an attempt must be over where others could take the callback.
 const SAFETY: Duration = Duration::from_secs(2);
 
 pub struct Sending {
-    pub owner: Arc<Callbacks>,
-    pub delivery: Delivery,
+    owner: Arc<Callbacks>,
+    delivery: Delivery,
+    /// Known once there is a body.
+    command: OnceLock<Arc<str>>,
 }
 
-impl Errand for Sending {
-    fn message(&self) -> Message {
-        Message {
-            url: self.delivery.url.clone(),
-            id: format!("msg_{:032x}", self.delivery.id),
-            body: self.delivery.body.clone(),
-            trace: None,
-        }
+impl OutboundJob for Sending {
+    fn message(&self) -> Pin<Box<dyn Future<Output = Option<OutboundMessage>> + Send + '_>> {
+        Box::pin(self.tell_message())
     }
 
     fn span(&self) -> Option<Beginning> {
         let broker = self.owner.sender.broker.clone();
         broker.traces().is_on().then(|| {
-            let delivery = self.delivery.clone();
+            let (delivery, command) = (self.delivery.clone(), self.command());
             let span = async move {
-                let (host, command) = (host_of(&delivery.url), command(&delivery.body));
+                let host = host_of(&delivery.url);
                 let attempt = delivery.attempts + 1;
                 broker.traces().task_result(&broker, &delivery, &host, &command, attempt).await
             };
@@ -64,6 +61,35 @@ impl Errand for Sending {
 }
 
 impl Sending {
+    pub fn new(owner: Arc<Callbacks>, delivery: Delivery) -> Sending {
+        Sending { owner, delivery, command: OnceLock::new() }
+    }
+
+    /// A large body is read only now, and while there is memory for it.
+    async fn tell_message(&self) -> Option<OutboundMessage> {
+        let delivery = &self.delivery;
+        let (body, memory) = match delivery.has_body() {
+            true => (delivery.body.clone(), None),
+            false => {
+                let broker = &self.owner.sender.broker;
+                let read = self.owner.large.read(broker.delivery_body(delivery.id)).await;
+                let Some((body, memory)) = read.ok().flatten() else {
+                    // It comes again when our hold is over, if it is still there.
+                    self.owner.state().let_go(delivery.id);
+                    return None;
+                };
+                (body, Some(memory))
+            }
+        };
+        let _ = self.command.set(command(&body));
+        let id = format!("msg_{:032x}", delivery.id);
+        Some((Message { url: delivery.url.clone(), id, body, trace: None }, memory))
+    }
+
+    fn command(&self) -> Arc<str> {
+        self.command.get().cloned().unwrap_or_default()
+    }
+
     async fn settle(self: Box<Self>, attempt: Attempt) {
         let (owner, delivery) = (&self.owner, &self.delivery);
         let attempts = delivery.attempts + 1;
@@ -75,7 +101,11 @@ impl Sending {
                 DeliveryReport::Retry { due: owner.sender.broker.now().plus(wait), error }
             }
         };
-        let told = owner.sender.broker.report_delivery(delivery.id, report.clone()).await;
+        let is_taken = report == DeliveryReport::Delivered;
+        let broker = &owner.sender.broker;
+        // First, so that whoever finds the delivery settled finds the answer with it.
+        broker.answers().add(delivery.clone(), broker.now(), is_taken, attempt.answer);
+        let told = broker.report_delivery(delivery.id, report.clone()).await;
         let mut state = owner.state();
         state.let_go(delivery.id);
         if let DeliveryReport::Retry { due, .. } = &report {
@@ -111,8 +141,7 @@ impl Sending {
                 false
             }
         };
-        let command = command(&self.delivery.body);
-        self.owner.sender.metrics.webhook(WebhookKind::TaskResult, &command, is_success);
+        self.owner.sender.metrics.webhook(WebhookKind::TaskResult, &self.command(), is_success);
     }
 }
 

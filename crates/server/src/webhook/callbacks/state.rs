@@ -19,21 +19,15 @@ pub struct State {
     pub parked: Parked<Delivery>,
 }
 
-pub struct Taken {
-    pub count: usize,
-    /// What we did not have yet.
-    pub fresh: Vec<Delivery>,
-}
-
 impl State {
     pub fn begin_taking(&mut self) {
         self.settled = Some(HashSet::new());
     }
 
-    pub fn end_taking(&mut self, taken: Vec<Delivery>, until: Time) -> Taken {
+    /// Gives what we did not have yet.
+    pub fn end_taking(&mut self, taken: Vec<Delivery>, until: Time) -> Vec<Delivery> {
         let settled = self.settled.take().unwrap_or_default();
-        let count = taken.len();
-        let mut fresh = Vec::with_capacity(count);
+        let mut fresh = Vec::with_capacity(taken.len());
         for delivery in taken {
             if settled.contains(&delivery.id) {
                 continue;
@@ -42,7 +36,7 @@ impl State {
                 fresh.push(delivery);
             }
         }
-        Taken { count, fresh }
+        fresh
     }
 
     pub fn held_until(&self, id: u128) -> Option<Time> {

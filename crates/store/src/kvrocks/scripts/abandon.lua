@@ -21,5 +21,5 @@ local refusal, done = attempt(steps)
 if refusal then return refusal end
 redis.call('DEL', lease)
 keep(id, h)
-local before = pushed and ready_before(q, { [priority(h)] = { count = 1, length = done[pushed] } }) or 1
-return { is_dead and 'DEAD' or 'OK', 0, before, told }
+local before = pushed and before_push(q, h, done[pushed]) or 1
+return freed({ is_dead and 'DEAD' or 'OK', 0, before, told })

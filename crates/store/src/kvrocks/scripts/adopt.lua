@@ -15,7 +15,7 @@ if h and h.status == 'IN_PROGRESS' then
   return attempt(steps) or { 'LEASED' }
 end
 steps[1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }
-if h and h.status == 'PENDING' then
+if h and h.status == 'PENDING' and not h.lane then
   clear_lease(h)
   touch(h, now, ARGV[3])
   make_ready(steps, q, id, h, tonumber(ARGV[4]))

@@ -32,4 +32,4 @@ local error = cancel_steps(steps, endings(now, ARGV[4], 7), q, id, h, ARGV[6])
 local refusal = attempt(steps)
 if refusal then return refusal end
 if is_running then redis.call('DEL', P .. 'lease:' .. id) end
-return { 'OK', keep(id, h), told, error }
+return freed({ 'OK', keep(id, h), told, error })

@@ -1,7 +1,10 @@
--- Lends tasks of the given queues to those who want them, in their order. After due.lua.
+-- Lends tasks of the given queues to those who want them, in their order. After flow.lua.
 -- ARGV[13..]: 'first' (the first queue with work) or 'any' (highest priority, then the oldest head), queues, how many
 --       of them act on what is due first, discard limit, latest instant of the server in ms or '', names of the queues
---       among the paused; then of everyone who claims: count, lease ms, until ms, until text, worker id, subject
+--       among the paused; then of everyone who claims: count, lease ms, until ms, until text, worker id, subject, '1' if
+--       the queue may say how long the lease is
+-- Replies with what acted, what was lent, whether stale ids are left, and for queues that only time holds back their
+-- places and instants.
 local at = DUE_ARGS + 1
 local mode, queues, timed = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
 local discards, latest = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
@@ -22,14 +25,22 @@ for n = 1, queues do
     if not q.bound then is_due = redis.call('EXISTS', q.leases, q.delayed) > 0 end
     if is_due then
       local acted, wrong = act(q, q.bound, 0)
-      if not acted then return { 'WRONGTYPE', wrong } end
+      if not acted then
+        end_flows(open)
+        return { 'WRONGTYPE', wrong }
+      end
       acts[#acts + 1] = acted
       q.bound = tonumber(redis.call('ZSCORE', P .. 'timers', q.name) or '')
     end
   end
-  if redis.call('SISMEMBER', P .. 'paused', ARGV[at]) == 0 then open[#open + 1] = q end
+  if redis.call('SISMEMBER', P .. 'paused', ARGV[at]) == 0 then
+    q.place = n
+    open[#open + 1] = q
+    if redis.call('EXISTS', q.base .. ':flow') == 1 then begin_flow(q) end
+  end
   at = at + 1
 end
+local has_acted_freed = has_freed
 
 -- Ends a task at the head that nobody has claimed in time, before its turn among the timers.
 local expired = { {}, 0, {}, 1, 0 }
@@ -93,10 +104,38 @@ local function look(q)
   end
 end
 
+-- The same for a queue that something restricts: the lane that comes next, if anything may start.
+local function look_flow(q)
+  q.head = nil
+  if is_blocked(q) then return end
+  look(q)
+  local plain, pass = q.head, nil
+  plain, pass = plain_turn(q, plain)
+  q.head = nil
+  while discards > 0 do
+    local lane, head = lane_turn(q, pass, plain and plain.h.seq or 0)
+    if not lane then
+      q.head = plain
+      return
+    end
+    local id = string.sub(head, -36)
+    local h = find(id)
+    if h and h.status == 'PENDING' and not has_expired(q, id, h) then
+      q.head = { id = id, h = h, p = priority(h), created = created(h), lane = lane, entry = head }
+      return
+    end
+    if not h or h.status ~= 'PENDING' then lanes().drop(q, head) end
+    discards = discards - 1
+  end
+end
+
 local function best()
   local chosen
   for _, q in ipairs(open) do
-    if not q.seen then look(q) q.seen = true end
+    if not q.seen then
+      if q.cache then look_flow(q) else look(q) end
+      q.seen = true
+    end
     if q.head then
       if mode == 'first' then return q end
       local c = chosen and chosen.head
@@ -110,6 +149,12 @@ local function lend(q, to)
   local id, h, list = q.head.id, q.head.h, q.list .. q.head.p
   local life, until_ms, until_text = tonumber(ARGV[to + 1]), tonumber(ARGV[to + 2]), ARGV[to + 3]
   local longest, expiry = h.maxRunMs or 0, expires_at(h)
+  if q.cache then
+    local rule = q.f.rule
+    if rule.lease and ARGV[to + 6] == '1' then life, until_ms, until_text = rule.lease, now + rule.lease, '' end
+    if longest == 0 then longest = rule.run or 0 end
+    h.slot = rule.c and 1 or nil
+  end
   if longest > 0 and longest < life then life, until_ms, until_text = longest, now + longest, '' end
   local undo = expiry and { 'ZADD', q.leases, int(expiry), id } or { 'ZREM', q.leases, id }
   local steps = {
@@ -123,8 +168,10 @@ local function lend(q, to)
     q.bound = until_ms
   end
   release(steps, id, h, 'started')
+  if q.head.lane then start_lane(steps, q) end
   local refusal = attempt(steps)
   if refusal then return nil, refusal end
+  if q.cache then lanes().started(q, not q.head.lane, q.limited_at) end
   if ARGV[5] == 'caller' then
     redis.call('SET', P .. 'lease:' .. id, ARGV[to + 4])
   else
@@ -143,7 +190,7 @@ local function lend(q, to)
 end
 
 local lent, is_dry = {}, false
-for to = at, #ARGV, 6 do
+for to = at, #ARGV, 7 do
   local mine = {}
   while not is_dry and #mine < tonumber(ARGV[to]) do
     local q = best()
@@ -151,7 +198,10 @@ for to = at, #ARGV, 6 do
       is_dry = true
     else
       local task, refusal = lend(q, to)
-      if not task and #lent == 0 and #mine == 0 then return refusal end
+      if not task and #lent == 0 and #mine == 0 then
+        end_flows(open)
+        return refusal
+      end
       if not task then
         is_dry = true
       else
@@ -162,4 +212,6 @@ for to = at, #ARGV, 6 do
   lent[#lent + 1] = mine
 end
 if #expired[3] > 0 then acts[#acts + 1] = expired end
-return { 'OK', acts, lent, discards <= 0 and 1 or 0 }
+local waits = end_flows(open)
+has_freed = has_acted_freed
+return freed({ 'OK', acts, lent, discards <= 0 and 1 or 0, waits })

@@ -32,7 +32,7 @@ local function ready(q)
   local count = 0
   for p = 0, 9 do count = count + redis.call('LLEN', q.list .. p) end
   for _, stale in ipairs(redis.call('HVALS', q.stale)) do count = count - tonumber(stale) end
-  return count
+  return count + lanes().ready(q)
 end
 
 -- Makes these ready, in the order of their instants; those of one instant in the order of their creation.
@@ -56,12 +56,13 @@ local function promote(q, due, taken)
       touch(h, now, stamp)
       place(h, 'PENDING', 'PENDING_LIST')
       h.seq, seq = seq, seq + 1
+      if h.lane then h.seq = lanes().push(q, h.lane, id, priority(h), h.accepted) end
       local head = head_text(h)
       records[#records + 1], records[#records + 2] = id, head .. h.tail
       moved[#moved + 1] = summary(h, head)
       local p = priority(h)
       pending[p] = pending[p] or {}
-      pending[p][#pending[p] + 1] = id
+      if not h.lane then pending[p][#pending[p] + 1] = id end
     end
   end
   in_parts(ids, function(part) redis.call('ZREM', q.delayed, unpack(part)) end)
@@ -112,7 +113,7 @@ local function expire(q, id, h)
     make_dead(steps, q, id, h, failure_text(by, id, 'LEASE_EXPIRED', 'MAX_ATTEMPTS'), ARGV[8])
   else
     clear_lease(h)
-    local delay = delay_of(ARGV[6], used, draw())
+    local delay = delay_of(backoff_of(q, ARGV[6]), used, draw())
     if delay == 0 then
       make_ready(steps, q, id, h, seq)
       seq = seq + 1

@@ -8,6 +8,8 @@ for n = 1, #names do
     local q = queue(n)
     local keys = {}
     for p = 0, 9 do keys[p + 1] = q.list .. p end
+    -- Some of a lane may be claimable, or may be when its time has come.
+    keys[11], keys[12] = q.base .. ':turns', q.base .. ':closed'
     local bound = redis.call('ZSCORE', P .. 'timers', q.name)
     local is_due = bound and tonumber(bound) <= now
     if not bound then is_due = redis.call('EXISTS', q.leases, q.delayed) > 0 end

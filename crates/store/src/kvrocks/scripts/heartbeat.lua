@@ -7,7 +7,8 @@ if ARGV[11] == 'caller' then
 elseif redis.call('GET', lease) ~= ARGV[3] then
   return { 'LEASE_LOST' }
 end
-local longest = (h.maxRunMs or 0) > 0 and (h.claimedAtMs or now) + h.maxRunMs
+local own = (h.maxRunMs or 0) > 0 and h.maxRunMs or (rule_of(q) or {}).run
+local longest = own and (h.claimedAtMs or now) + own
 if longest and longest < until_ms then life, until_ms, until_text = longest - now, longest, '' end
 local before = acts_at(h)
 h.leaseUntilMs, h.leaseUntil = until_ms, until_text

@@ -2,9 +2,9 @@
 --
 -- ARGV from `first`: tenant, text that follows an id, lower-case command, then of each task: id, record, priority,
 -- visible-at score or '', retention score, created ms, idempotency key or '', that of the original server or '',
--- options or ''. Options are JSON: `expires` ms; and of a task that is unique, which comes alone, `name` of the key,
+-- options or ''. Options are JSON: `expires` ms; `lane`; and of a task that is unique, which comes alone, `name` of the key,
 -- `conflict`, `queue` and `home`, what the names of the queue and of those on the default shard are made of, and `only`
--- if the task is not to be made here unless its key is taken.
+-- if the task is not to be made here unless its key is taken. What links tasks is told in joining.lua.
 local FIELDS = 9
 
 local function kept(key)
@@ -60,10 +60,7 @@ end
 local function settle_unique(steps, by, o, record, visible)
   local id = holder_of(o.name)
   local h = id and find(id)
-  local to = h and h.unique and h.unique.to
-  local is_held = to and is_live(h)
-  if type(to) == 'number' then is_held = to > by.now end
-  if not is_held then return o.only and '-' or nil end
+  if not still_holds(h, by.now) then return o.only and '-' or nil end
   if o.conflict == 'keep' or (not is_live(h) and o.conflict == 'replace') then return '=' .. h.text end
   if not is_live(h) then return nil end
   if redis.call('HEXISTS', P .. 'moving', id) == 1 then return 'MOVING' end
@@ -83,11 +80,12 @@ end
 local function add(list, a, b) list[#list + 1], list[#list + 2] = a, b end
 
 -- Tasks to make, sorted by what is written of them.
-local function gather(first, by, steps)
+local function gather(q, first, by, steps)
   local made = {
     ids = {}, records = {}, ends = {}, created = {}, delayed = {}, expiring = {}, keys = {}, pending = {}, replies = {},
+    laned = {},
   }
-  local all, mine = {}, {}
+  local all, mine, room = {}, {}, room_in(q, by)
   for at = first + 3, #ARGV, FIELDS do all[#all + 1] = ARGV[at] end
   local stored = redis.call('HMGET', TASKS, unpack(all))
   local function lower(ms) made.earliest = math.min(made.earliest or ms, ms) end
@@ -95,8 +93,18 @@ local function gather(first, by, steps)
     local at = first + 3 + (n - 1) * FIELDS
     local key, o = ARGV[at + 6], ARGV[at + 8] ~= '' and cjson.decode(ARGV[at + 8]) or {}
     local text, is_settled = stored[n] or (key ~= '' and earlier(first, key, ARGV[at + 7], mine)), false
+    local given = #steps
     if not text and o.name then
       text, made.after, is_settled = settle_unique(steps, by, o, ARGV[at + 1], ARGV[at + 3])
+    end
+    text = text or refused_link(made, o, ARGV[first])
+    if room and not text and not is_settled then
+      room = room - 1
+      if room < 0 then
+        -- A full queue; the holder of its unique key stays as it is, too.
+        text, made.after = '%', nil
+        for at = #steps, given + 1, -1 do steps[at] = nil end
+      end
     end
     made.replies[n] = text or ''
     if not text and not is_settled then
@@ -104,7 +112,17 @@ local function gather(first, by, steps)
       add(made.records, id, ARGV[at + 1])
       add(made.ends, ARGV[at + 4], id)
       add(made.created, ARGV[at + 5], id)
-      if ARGV[at + 3] == '' then
+      local is_held = link_in(made, o, id, ARGV[at + 5])
+      local is_ready = ARGV[at + 3] == '' and not is_held
+      if o.lane then
+        local own = { id = id, lane = o.lane, p = tonumber(ARGV[at + 2]), text = #made.records, is_ready = is_ready }
+        table.insert(made.laned, own)
+      end
+      if is_held then
+        -- It waits for others, and is in no list.
+      elseif o.lane and is_ready then
+        made.has_ready_in_lanes = true
+      elseif ARGV[at + 3] == '' then
         local p = tonumber(ARGV[at + 2])
         made.pending[p] = made.pending[p] or {}
         table.insert(made.pending[p], id)
@@ -129,6 +147,7 @@ end
 -- The steps that store them. Gives those that push, by priority.
 local function store_steps(steps, q, made)
   local pushes = {}
+  if #made.laned > 0 then take_lanes(steps, q, made) end
   for p = 0, 9 do
     local ids = made.pending[p]
     if ids then
@@ -136,6 +155,7 @@ local function store_steps(steps, q, made)
       pushes[p] = { count = #ids, step = #steps }
     end
   end
+  join_steps(steps, q, made)
   local function zadd(key, pairs)
     if #pairs > 0 then steps[#steps + 1] = { { 'ZADD', key, unpack(pairs) }, { 'ZREM', key, unpack(made.ids) } } end
   end
@@ -148,12 +168,19 @@ local function store_steps(steps, q, made)
   return pushes
 end
 
+-- Whether the queue's spread shard lives on another server now: then nothing more is made here.
+local function has_left(q)
+  local shard = string.match(q.name, ':s:(p%d+)$')
+  return shard and redis.call('HEXISTS', P .. 'layout', 'gone:' .. shard) == 1
+end
+
 -- Replies with how many were ready before; for each task the record that exists already, or ''; and what is told of a
 -- task that had to end for it. `steps`: what else is to be done with it, or not at all.
 local function take_in(q, first, by, steps)
-  local made, told = gather(first, by, steps), {}
+  local made, told = gather(q, first, by, steps), {}
   if made.replies[1] == 'MOVING' then return { 'MOVING' } end
   local has_tasks = #made.ids > 0
+  if has_tasks and not by.is_tick and has_left(q) then return { 'MOVED' } end
   local pushes = has_tasks and store_steps(steps, q, made) or {}
   local refusal, done = attempt(steps)
   if refusal then return refusal end
@@ -171,5 +198,6 @@ local function take_in(q, first, by, steps)
     for _, push in pairs(pushes) do push.length = done[push.step] end
     before = ready_before(q, pushes)
   end
-  return { 'OK', before, made.replies, told }
+  if made.has_ready_in_lanes then before = made.before end
+  return freed({ 'OK', before, made.replies, told })
 end

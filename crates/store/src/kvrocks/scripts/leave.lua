@@ -1,4 +1,4 @@
--- Forgets a task that has arrived at another shard. Its idempotency keys point there. After record.lua.
+-- Forgets a task that has arrived at another shard. Its idempotency keys point there. After links.lua.
 -- ARGV: id, destination, then its idempotency keys
 local id, MOVING = ARGV[1], P .. 'moving'
 if redis.call('HEXISTS', MOVING, id) == 0 then return { 'KEPT' } end
@@ -19,4 +19,5 @@ local steps = {
   { { 'ZREM', P .. 'tasks:ttl', id } }, { { 'ZREM', P .. 'created', id } }, { { 'HDEL', P .. 'results', id } },
   { { 'HDEL', P .. 'history', id } }, { { 'HDEL', P .. 'checkpoints', id } }, { { 'HDEL', TASKS, id } }, { { 'HDEL', MOVING, id } },
 }
+if h and h.links then leave_links(steps, id, h) end
 return attempt(steps) or { 'OK' }

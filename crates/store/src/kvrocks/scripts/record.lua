@@ -17,10 +17,10 @@ end
 
 local function find(id) return parse(redis.call('HGET', TASKS, id), id) end
 
-local STRINGS = { 'workerId', 'ownerSub', 'leaseUntil', 'error', 'resultKey', 'updatedAt' }
+local STRINGS = { 'workerId', 'ownerSub', 'leaseUntil', 'error', 'resultKey', 'updatedAt', 'lane' }
 local NUMBERS = {
   'attempts', 'refunds', 'maxAttempts', 'leaseUntilMs', 'claimedAtMs', 'visibleAtMs', 'seq', 'updatedAtMs',
-  'expiresAtMs', 'maxRunMs', 'notes',
+  'expiresAtMs', 'maxRunMs', 'notes', 'accepted', 'slot',
 }
 
 local function head_text(h)
@@ -36,6 +36,7 @@ local function head_text(h)
   if h.cancelled then out[#out + 1] = ',"cancelled":true' end
   if h.unique then out[#out + 1] = ',"unique":' .. cjson.encode(h.unique) end
   if h.cancel then out[#out + 1] = ',"cancel":' .. cjson.encode(h.cancel) end
+  if h.links then out[#out + 1] = ',"links":' .. cjson.encode(h.links) end
   return table.concat(out)
 end
 
@@ -97,6 +98,13 @@ local function acts_at(h)
   return at
 end
 
+-- A queue counts the tasks that failed, neither dead nor cancelled, as long as they are kept.
+local function count_failed(steps, q, h, change)
+  if h.status ~= 'FAILED' or h.cancelled or h.lastKnownLocation == 'DLQ_SET' then return end
+  local key = P .. 'failed'
+  steps[#steps + 1] = { { 'HINCRBY', key, q.name, change }, { 'HINCRBY', key, q.name, -change }, always = true }
+end
+
 -- Times of a record never go back.
 local function touch(h, now, stamp)
   if now >= h.updatedAtMs then h.updatedAtMs, h.updatedAt = now, stamp end
@@ -109,5 +117,5 @@ end
 
 local function clear_lease(h)
   h.workerId, h.ownerSub, h.leaseUntil = '', '', ''
-  h.leaseUntilMs, h.claimedAtMs, h.cancel = 0, 0, nil
+  h.leaseUntilMs, h.claimedAtMs, h.cancel, h.slot = 0, 0, nil, nil
 end

@@ -41,6 +41,7 @@ local steps = {
 }
 if result then steps[#steps + 1] = { { 'HDEL', P .. 'results', id }, { 'HSET', P .. 'results', id, result } } end
 if history then steps[#steps + 1] = { { 'HDEL', P .. 'history', id }, { 'HSET', P .. 'history', id, history } } end
+count_failed(steps, q, h, -1)
 local rule = h.unique
 local key = rule and P .. 'unique:' .. rule.name
 if key and redis.pcall('GET', key) == id then steps[#steps + 1] = { { 'DEL', key }, { 'SET', key, id } } end

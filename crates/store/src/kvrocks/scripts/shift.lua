@@ -1,5 +1,5 @@
 -- Moves the oldest tasks of one place of a queue to another queue of the same keyspace, in one step. Their results and
--- keys stay where they are. After record.lua.
+-- keys stay where they are. After slots.lua.
 -- KEYS: tasks, source, destination; ARGV: place, priority, most, name of the destination's shard, tenant
 local from, to = queue(1), queue(2)
 local where, p, most, shard = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -18,8 +18,9 @@ local function move(id, place)
   local text = redis.call('HGET', TASKS, id)
   local h = parse(text, id)
   if not h or (where ~= 'dead' and h.status ~= 'PENDING') then return false end
+  if h.lane and where ~= 'dead' then text = shift_lane(from, to, id, h, where) end
   redis.call('HSET', TASKS, id, on_shard(text))
-  redis.call(unpack(place))
+  if place then redis.call(unpack(place)) end
   if expires_at(h) then
     redis.call('ZREM', from.leases, id)
     redis.call('ZADD', to.leases, int(expires_at(h)), id)
@@ -39,6 +40,12 @@ if where == 'pending' then
       if redis.call('HINCRBY', from.stale, p, -1) <= 0 then redis.call('HDEL', from.stale, p) end
     end
   end
+elseif where == 'lanes' then
+  local entries = lanes().some_ready(from, most)
+  looked = #entries
+  for _, entry in ipairs(entries) do
+    if not move(string.sub(entry, -36)) then lanes().drop(from, entry) end
+  end
 elseif where == 'delayed' then
   local pairs = redis.call('ZRANGE', from.delayed, 0, most - 1, 'WITHSCORES')
   looked = #pairs / 2
@@ -49,8 +56,9 @@ elseif where == 'delayed' then
     end
   end
 else
-  local ids = redis.call('SPOP', from.dlq, most)
+  local name = where == 'held' and 'held' or 'dlq'
+  local ids = redis.call('SPOP', from[name], most)
   looked = #ids
-  for _, id in ipairs(ids) do move(id, { 'SADD', to.dlq, id }) end
+  for _, id in ipairs(ids) do move(id, { 'SADD', to[name], id }) end
 end
 return { 'OK', looked }

@@ -7,5 +7,5 @@ local function stopped(at, checkpoint)
   if refusal then return refusal end
   redis.call('DEL', lease)
   keep(id, h)
-  return { 'STOPPED', error, told }
+  return freed({ 'STOPPED', error, told })
 end

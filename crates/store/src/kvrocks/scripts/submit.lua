@@ -13,4 +13,4 @@ local refusal = attempt(steps)
 if refusal then return refusal end
 redis.call('DEL', lease)
 keep(id, h)
-return { 'OK', told }
+return freed({ 'OK', told })

@@ -4,4 +4,4 @@ local q = queue(1)
 local bound = redis.call('ZSCORE', P .. 'timers', q.name)
 local acted, wrong = act(q, tonumber(bound or ''), math.min(limit, tonumber(ARGV[DUE_ARGS + 1])))
 if not acted then return { 'WRONGTYPE', wrong } end
-return { 'OK', acted }
+return freed({ 'OK', acted })

@@ -4,6 +4,7 @@
 --       the names of the queue and of those on the default shard are made of; then what `take_in` reads, or nothing
 local FIRST = 16
 local q, by = queue(1), endings(tonumber(ARGV[1]), ARGV[2], 3)
+by.is_tick = true
 local PROGRESS_OF, TICKS, field, steps = P .. 'schedules:progress', P .. 'ticks', ARGV[7], {}
 local read, tick = redis.call('HGET', PROGRESS_OF, field), redis.call('ZSCORE', TICKS, field)
 if read ~= ARGV[8] then return { 'CHANGED' } end

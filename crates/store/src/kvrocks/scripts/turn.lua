@@ -1,5 +1,6 @@
 -- What ends an attempt or begins one anew. After record.lua. Each function adds to `steps` what `attempt` is to do.
 local function free(steps, q, id, h)
+  h.at = q
   steps[#steps + 1] = { { 'SREM', q.inprog, id }, { 'SADD', q.inprog, id } }
   steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(acts_at(h)), id } }
   -- Progress is of the attempt that runs, and may get lost.
@@ -7,16 +8,22 @@ local function free(steps, q, id, h)
     steps[#steps + 1] = { { 'HDEL', P .. 'progress', id } }
     drop_note(h, PROGRESS)
   end
+  if h.lane or h.slot then free_slot(steps, q, h) end
 end
 
 -- Takes a task that waits out of its place. The id of a ready one stays in its list until somebody pops it: a list is
 -- never searched.
 local function withdraw(steps, q, id, h)
+  h.at = q
   if expires_at(h) then
     steps[#steps + 1] = { { 'ZREM', q.leases, id }, { 'ZADD', q.leases, int(expires_at(h)), id } }
   end
-  if h.lastKnownLocation == 'DELAYED_ZSET' then
+  if h.links and h.links.held then
+    let_go(steps, q, id, h)
+  elseif h.lastKnownLocation == 'DELAYED_ZSET' then
     steps[#steps + 1] = { { 'ZREM', q.delayed, id }, { 'ZADD', q.delayed, score(h.visibleAtMs or 0), id } }
+  elseif h.lane then
+    pull_ready(steps, q, id, h)
   else
     local p = priority(h)
     steps[#steps + 1] = { { 'HINCRBY', q.stale, p, 1 }, { 'HINCRBY', q.stale, p, -1 } }
@@ -27,6 +34,13 @@ end
 local function holder_of(name)
   local id = redis.pcall('GET', P .. 'unique:' .. name)
   return type(id) == 'string' and id or nil
+end
+
+-- Whether the task that a unique key names has it.
+local function still_holds(h, now)
+  local to = h and h.unique and h.unique.to
+  if type(to) == 'number' then return to > now end
+  return to and is_live(h)
 end
 
 -- Frees the unique key of a task that has come to this point: 'started', or 'ended'. A key that is taken for some time
@@ -79,10 +93,14 @@ local function delay_of(ranges, n, draw)
   return low + math.floor(draw * (high - low + 1))
 end
 
--- Gives the place of the push among the steps, whose answer is the length of the list.
+-- Gives the place of the push among the steps; `before_push` knows what its answer means.
 local function make_ready(steps, q, id, h, seq)
   place(h, 'PENDING', 'PENDING_LIST')
   h.seq = seq
+  if h.lane then
+    push_ready(steps, q, id, h)
+    return #steps
+  end
   local list = q.list .. priority(h)
   steps[#steps + 1] = { { 'LPUSH', list, id }, { 'LPOP', list } }
   return #steps
@@ -105,7 +123,11 @@ end
 local function finish(steps, id, h, status, where, result, ends)
   place(h, status, where)
   clear_lease(h)
+  if h.lane then leave_lane(steps, h.at, id, h) end
+  count_failed(steps, h.at, h, 1)
+  ends = kept_until(h.at, h, status, where, ends)
   release(steps, id, h, 'ended')
+  if h.links then end_links(steps, id, h, status) end
   -- A key that is taken for some time names a record.
   local to = h.unique and h.unique.to
   if type(to) == 'number' and ends ~= '+inf' and tonumber(ends) * 1000 < to then ends = score(to) end

@@ -9,7 +9,7 @@ use super::Journal;
 use super::frame::{self, FRAME_HEADER};
 use super::lifecycle::{Ready, Shared, Used};
 use super::segment::SEGMENT_HEADER;
-use crate::local::files::File;
+use crate::local::directory::files::File;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
@@ -42,10 +42,14 @@ impl Appender {
         Self { journal, active, offset: SEGMENT_HEADER, next }
     }
 
-    /// The largest payload that fits into one frame.
+    /// The largest payload that fits into one frame of a usual segment.
+    pub fn usual_payload(&self) -> usize {
+        payload_of(self.journal.options.segment_bytes)
+    }
+
+    /// The largest payload that fits into one frame at all. Beyond the usual, `reserve` comes first.
     pub fn max_payload(&self) -> usize {
-        let bytes = usize::try_from(self.journal.options.segment_bytes).unwrap_or(usize::MAX);
-        (bytes - SEGMENT_HEADER - FRAME_HEADER).min(i32::MAX as usize)
+        payload_of(self.journal.options.largest_bytes)
     }
 
     /// Whether one frame of up to `bytes` payload will find room: in the active segment, or in a prepared
@@ -59,10 +63,19 @@ impl Appender {
             return Ok(());
         }
         let shared = self.journal.shared();
-        match shared.ready.is_empty() {
-            true => Err(shared.failure.clone().map_or(NoRoom::Preparing, NoRoom::Failed)),
-            false => Ok(()),
+        match shared.has_ready(bytes) {
+            true => Ok(()),
+            false => Err(shared.failure.clone().map_or(NoRoom::Preparing, NoRoom::Failed)),
         }
+    }
+
+    /// Like `wait_room`, for a payload that no usual segment may hold: larger ones are made from now on, until
+    /// the store has been quiet for a while.
+    pub fn reserve(&self, bytes: usize, timeout: Duration) -> Result<(), NoRoom> {
+        if !self.fits(bytes) && bytes > self.usual_payload() {
+            self.journal.enlarge(bytes);
+        }
+        self.wait_room(bytes, timeout)
     }
 
     /// Makes sure that one frame of up to `bytes` payload fits, taking a prepared spare if the active
@@ -74,13 +87,17 @@ impl Appender {
         }
         let journal = Arc::clone(&self.journal);
         let mut shared = journal.shared();
-        let Some(spare) = shared.ready.pop_front() else {
+        if !shared.has_ready(bytes) {
             return Err(shared.failure.clone().map_or(NoRoom::Preparing, NoRoom::Failed));
-        };
-        let full = std::mem::replace(&mut self.active, spare);
-        self.offset = SEGMENT_HEADER;
-        shared.used.push_back(Used { name: full.name, file: full.file, last: self.next - 1 });
-        shared.poked = true;
+        }
+        // Spares that are too small are passed over; without frames they are released with the one before.
+        while !self.fits(bytes) {
+            let spare = shared.ready.pop_front().expect("one of them is large enough");
+            let full = std::mem::replace(&mut self.active, spare);
+            self.offset = SEGMENT_HEADER;
+            shared.used.push_back(Used { name: full.name, file: full.file, last: self.next - 1 });
+        }
+        shared.taken();
         journal.work.notify_all();
         Ok(())
     }
@@ -94,7 +111,7 @@ impl Appender {
             if outcome != Err(NoRoom::Preparing) || left.is_zero() {
                 return outcome;
             }
-            let undecided = |shared: &mut Shared| shared.ready.is_empty() && shared.failure.is_none();
+            let undecided = |shared: &mut Shared| !shared.has_ready(bytes) && shared.failure.is_none();
             let waited = self.journal.room.wait_timeout_while(self.journal.shared(), left, undecided);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
@@ -117,8 +134,13 @@ impl Appender {
     }
 
     fn fits(&self, payload: usize) -> bool {
-        (self.offset + frame::size_of(payload)) as u64 <= self.journal.options.segment_bytes
+        (self.offset + frame::size_of(payload)) as u64 <= self.active.bytes
     }
+}
+
+fn payload_of(segment_bytes: u64) -> usize {
+    let bytes = usize::try_from(segment_bytes).unwrap_or(usize::MAX);
+    (bytes - SEGMENT_HEADER - FRAME_HEADER).min(i32::MAX as usize)
 }
 
 impl Write {

@@ -10,8 +10,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Options;
-use super::segment::{self, Header};
-use crate::local::files::{File, Files};
+use super::frame;
+use super::segment::{self, Header, SEGMENT_HEADER};
+use crate::local::directory::files::{File, Files};
+
+/// No more files than this are kept because they were in use once.
+pub(super) const BUSY_MAX: usize = 64;
+/// With so many segments in use at once there is no load that would be worth keeping more of them.
+const BUSY_QUIET: usize = 4;
+/// Large segments go on being made until the store has rested this many times more than that.
+const BUSY_LARGE: usize = 24;
+/// More spares than this are not made ahead.
+const SPARES_MAX: usize = 8;
 
 /// The segment files and what each is good for. Shared between the owner of the
 /// `Appender` and the thread that prepares segments in the background.
@@ -40,6 +50,12 @@ pub(super) struct Shared {
     pub(super) next_sequence: u64,
     pub(super) next_number: u64,
     pub(super) released: u64,
+    /// Size of the segments that are made now.
+    pub(super) bytes: u64,
+    /// A group was promised a spare that holds so much payload; 0 if none was.
+    pub(super) reserved: usize,
+    /// The most segments that were in use at once lately.
+    pub(super) busy: usize,
     /// Why no spare could be made, until one was.
     pub(super) failure: Option<String>,
     /// The last step failed; trying again at once would only spin.
@@ -52,6 +68,7 @@ pub(super) struct Shared {
 pub(super) struct Ready {
     pub(super) name: String,
     pub(super) file: Arc<dyn File>,
+    pub(super) bytes: u64,
 }
 
 /// Holds frames that are still needed.
@@ -82,7 +99,7 @@ impl Journal {
         let mut freed = false;
         while shared.used.front().is_some_and(|used| used.last <= applied) {
             let used = shared.used.pop_front().expect("there is a first one");
-            shared.free_file(used.name, used.file, self.options.segment_bytes);
+            shared.free.push(Free { name: used.name, file: Some(used.file) });
             freed = true;
         }
         if freed {
@@ -107,15 +124,32 @@ impl Journal {
     }
 
     /// Where the background thread sleeps until a spare was taken, a segment was freed, `wake` was
-    /// called, or the time is over. Returns at once if there is work, unless the last step failed.
+    /// called, or the time is over. Returns at once if there is work, unless the last step failed. Each time
+    /// that nothing happened, one file less is worth keeping.
     pub fn wait_for_work(&self, timeout: Duration) {
         let asleep =
             |shared: &mut Shared| !shared.poked && (shared.stalled || !shared.has_work(&self.options));
-        let (mut shared, _) = self
+        let (mut shared, waited) = self
             .work
             .wait_timeout_while(self.shared(), timeout, asleep)
             .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && !shared.stalled {
+            shared.rest(&self.options);
+        }
         shared.poked = false;
+    }
+
+    /// Has segments made that hold a payload of so many bytes.
+    pub(super) fn enlarge(&self, payload: usize) {
+        let mut shared = self.shared();
+        let needed = (SEGMENT_HEADER + frame::size_of(payload)) as u64;
+        shared.bytes = shared.bytes.max(needed.next_power_of_two()).min(self.options.largest_bytes);
+        shared.busy = shared.busy.max(BUSY_LARGE);
+        shared.reserved = shared.reserved.max(payload);
+        // What failed may be possible by now; whoever waits for it will know.
+        shared.failure = None;
+        shared.poked = true;
+        self.work.notify_all();
     }
 
     /// Ends a `wait_for_work` now, or the next one at once.
@@ -151,17 +185,17 @@ impl Journal {
 
     fn make_ready(&self, free: Free, header: Header) -> io::Result<()> {
         let name = free.name.clone();
-        let outcome = self.filled(free).and_then(|file| {
+        let outcome = self.filled(free).and_then(|(file, bytes)| {
             let written = file.write_at(&header.encode(self.key), 0).and_then(|()| self.sync(&*file));
             written.inspect_err(|_| {
                 self.shared().free.push(Free { name: name.clone(), file: Some(Arc::clone(&file)) });
             })?;
-            Ok(file)
+            Ok((file, bytes))
         });
         let mut shared = self.shared();
         let outcome = match outcome {
-            Ok(file) => {
-                shared.ready.push_back(Ready { name, file });
+            Ok((file, bytes)) => {
+                shared.ready.push_back(Ready { name, file, bytes });
                 shared.failure = None;
                 Ok(())
             }
@@ -175,12 +209,14 @@ impl Journal {
         outcome
     }
 
-    /// The file, with all its blocks allocated and its name durable.
-    fn filled(&self, free: Free) -> io::Result<Arc<dyn File>> {
-        if let Some(file) = free.file {
-            return Ok(file);
+    /// The file, with all its blocks allocated and its name durable, and its size. One of another size is made
+    /// anew.
+    fn filled(&self, free: Free) -> io::Result<(Arc<dyn File>, u64)> {
+        let (bytes, present) = self.sizes_of(&free.name);
+        if let Some(file) = free.file.as_ref().filter(|_| present == bytes) {
+            return Ok((file.clone(), bytes));
         }
-        self.fill(&free.name).inspect_err(|_| {
+        self.fill(&free.name, bytes, present).map(|file| (file, bytes)).inspect_err(|_| {
             // A half-made file only holds on to space that others may need to free more.
             let gone = self.files.remove(&free.name).is_ok();
             let mut shared = self.shared();
@@ -192,9 +228,13 @@ impl Journal {
         })
     }
 
-    fn fill(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let bytes = self.options.segment_bytes;
-        let present = self.shared().sizes.get(name).copied().unwrap_or(0);
+    /// What a segment should have now, and what this file has.
+    fn sizes_of(&self, name: &str) -> (u64, u64) {
+        let shared = self.shared();
+        (shared.bytes, shared.sizes.get(name).copied().unwrap_or(0))
+    }
+
+    fn fill(&self, name: &str, bytes: u64, present: u64) -> io::Result<Arc<dyn File>> {
         if self.files.free_bytes()?.saturating_add(present) < bytes {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space for another journal segment"));
         }
@@ -224,16 +264,62 @@ impl Journal {
 }
 
 impl Shared {
+    /// Whether a spare holds a frame with so much payload.
+    pub(super) fn has_ready(&self, payload: usize) -> bool {
+        let needed = (SEGMENT_HEADER + frame::size_of(payload)) as u64;
+        self.ready.iter().any(|ready| ready.bytes >= needed)
+    }
+
+    /// A spare was taken.
+    pub(super) fn taken(&mut self) {
+        self.busy = self.busy.max(self.used.len() + 1).min(BUSY_MAX);
+        self.reserved = 0;
+        self.poked = true;
+    }
+
+    /// Nothing happened for a while.
+    fn rest(&mut self, options: &Options) {
+        let least = self.used.len() + 1;
+        self.busy = self.busy.saturating_sub(1).max(least.min(BUSY_MAX));
+        if self.busy > BUSY_QUIET || self.reserved > 0 {
+            return;
+        }
+        self.bytes = options.segment_bytes;
+        // The newest ones, so that those before them keep their order.
+        let most = self.spares(options);
+        let is_surplus = |ready: &VecDeque<Ready>| {
+            ready.len() > most || ready.back().is_some_and(|last| last.bytes != options.segment_bytes)
+        };
+        while is_surplus(&self.ready) {
+            let last = self.ready.pop_back().map(|last| Free { name: last.name, file: Some(last.file) });
+            self.free.extend(last);
+        }
+    }
+
+    /// How many spares are to be ready: the more are in use at once, the faster they are used up.
+    fn spares(&self, options: &Options) -> usize {
+        options.spares.max((self.busy / 3).min(SPARES_MAX))
+    }
+
+    fn wants_spare(&self, options: &Options) -> bool {
+        self.ready.len() < self.spares(options) || self.reserved > 0 && !self.has_ready(self.reserved)
+    }
+
+    fn has_surplus(&self, options: &Options) -> bool {
+        !self.free.is_empty() && self.sizes.len() > self.busy + self.spares(options)
+    }
+
     fn has_work(&self, options: &Options) -> bool {
-        self.ready.len() < options.spares || self.free.len() > options.keep_free
+        self.wants_spare(options) || self.has_surplus(options)
     }
 
     fn next_step(&mut self, journal: &Journal) -> Step {
-        if self.ready.len() >= journal.options.spares {
-            let surplus = self.free.len() > journal.options.keep_free;
+        if !self.wants_spare(&journal.options) {
+            let surplus = self.has_surplus(&journal.options);
             return if surplus { self.free.pop().map_or(Step::Idle, Step::Discard) } else { Step::Idle };
         }
-        let filled = self.free.iter().position(|free| free.file.is_some());
+        let fits = |free: &Free| free.file.is_some() && self.sizes.get(&free.name) == Some(&self.bytes);
+        let filled = self.free.iter().position(fits);
         let free = match filled.or(self.free.len().checked_sub(1)) {
             Some(index) => self.free.swap_remove(index),
             None => self.new_file(),
@@ -247,11 +333,5 @@ impl Shared {
         let name = segment::name_of(self.next_number);
         self.next_number += 1;
         Free { name, file: None }
-    }
-
-    /// A file of another size, from before the option changed, is made anew.
-    pub(super) fn free_file(&mut self, name: String, file: Arc<dyn File>, segment_bytes: u64) {
-        let reusable = self.sizes.get(&name) == Some(&segment_bytes);
-        self.free.push(Free { name, file: reusable.then_some(file) });
     }
 }

@@ -1,8 +1,9 @@
 //! The write-ahead journal: what was promised to clients before it reaches the tables.
 //!
 //! One frame is one group commit. Frames are numbered from 1 without gaps over the life of the store and
-//! written into fixed-size segment files that are zero-filled once and then recycled, so that a commit is
-//! one write and one sync and never waits for the file system to find space.
+//! written into segment files that are zero-filled once and then recycled, so that a commit is one write and
+//! one sync and never waits for the file system to find space. As many files are kept as were in use at once
+//! lately; those of a quiet store go, one after the other.
 //!
 //! What it promises, given that the owner keeps the rules below:
 //! - a frame whose `Write::perform` returned success is replayed by every later `open`, whole and in
@@ -36,16 +37,16 @@ pub use appender::{Appender, NoRoom, Write};
 pub use frame::FRAME_HEADER;
 pub use lifecycle::Journal;
 pub use open::{Opened, Report, inspect, open, read};
-use segment::SEGMENT_HEADER;
+pub use segment::{SEGMENT_HEADER, load};
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Size of each segment file; rounded up to whole blocks of 4096, two at least.
+    /// Size of a usual segment file; rounded up to whole blocks of 4096, two at least.
     pub segment_bytes: u64,
-    /// Segments to keep ready for writing; one at least.
+    /// Size of the segments that are made while there are groups which no usual one can hold.
+    pub largest_bytes: u64,
+    /// Segments to keep ready for writing; one at least. More are kept while many are in use.
     pub spares: usize,
-    /// Recycled files to keep beyond the spares.
-    pub keep_free: usize,
     /// Whether segments are synced as they are made and recovered. Without it only a crash of the
     /// process is survived, not one of the machine.
     pub sync: bool,
@@ -53,7 +54,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, spares: 2, keep_free: 2, sync: true }
+        Self { segment_bytes: 8 << 20, largest_bytes: 64 << 20, spares: 2, sync: true }
     }
 }
 
@@ -61,7 +62,8 @@ impl Options {
     fn rounded(self) -> Self {
         let block = SEGMENT_HEADER as u64;
         let segment_bytes = self.segment_bytes.next_multiple_of(block).max(2 * block);
-        Self { segment_bytes, spares: self.spares.max(1), ..self }
+        let largest_bytes = self.largest_bytes.next_multiple_of(block).max(segment_bytes);
+        Self { segment_bytes, largest_bytes, spares: self.spares.max(1), ..self }
     }
 }
 

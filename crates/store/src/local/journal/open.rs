@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use super::appender::Appender;
-use super::lifecycle::{Free, Shared, Used};
+use super::lifecycle::{BUSY_MAX, Free, Shared, Used};
 use super::recovery::{self, Replay, Walk};
 use super::survey::{Found, Survey};
 use super::{Journal, OpenError, Options, segment};
-use crate::local::files::Files;
+use crate::local::directory::files::Files;
 
 /// A journal ready for writing.
 pub struct Opened {
@@ -57,7 +57,7 @@ pub fn open(
     }
     let last_position = walk.last.max(applied);
     let (frames, torn_bytes) = (walk.frames, walk.torn_bytes);
-    let shared = take_stock(survey, &walk, applied, options.segment_bytes);
+    let shared = take_stock(survey, &walk, applied, &options);
     let journal = Arc::new(Journal {
         files,
         options,
@@ -122,8 +122,16 @@ fn harden(survey: &Survey, walk: &Walk, applied: u64) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn take_stock(survey: Survey, walk: &Walk, applied: u64, segment_bytes: u64) -> Shared {
-    let mut shared = Shared { released: applied, next_sequence: 1, next_number: 1, ..Shared::default() };
+fn take_stock(survey: Survey, walk: &Walk, applied: u64, options: &Options) -> Shared {
+    let mut shared = Shared {
+        released: applied,
+        next_sequence: 1,
+        next_number: 1,
+        bytes: options.segment_bytes,
+        // As many as were worth keeping before.
+        busy: survey.segments.len().min(BUSY_MAX),
+        ..Shared::default()
+    };
     for (index, segment) in survey.segments.into_iter().enumerate() {
         shared.next_sequence = segment.header.sequence + 1;
         shared.count(&segment.found);
@@ -131,7 +139,7 @@ fn take_stock(survey: Survey, walk: &Walk, applied: u64, segment_bytes: u64) -> 
         let needed = walk.used.iter().find(|(used, last)| *used == index && *last > applied);
         match needed {
             Some((_, last)) => shared.used.push_back(Used { name, file, last: *last }),
-            None => shared.free_file(name, file, segment_bytes),
+            None => shared.free.push(Free { name, file: Some(file) }),
         }
     }
     for found in survey.headless {

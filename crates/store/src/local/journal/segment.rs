@@ -14,7 +14,7 @@ use std::io;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::frame::{u32_at, u64_at};
-use crate::local::files::File;
+use crate::local::directory::files::File;
 
 /// Bytes in front of the first frame.
 pub const SEGMENT_HEADER: usize = 4096;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::OpenError;
 use super::frame::Frame;
 use super::segment::{self, Header, HeaderState, SEGMENT_HEADER};
-use crate::local::files::{File, Files};
+use crate::local::directory::files::{File, Files};
 
 /// A file that carries a segment's name.
 pub struct Found {

@@ -3,18 +3,19 @@
 
 mod crashes;
 mod damage;
+mod sizes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::local::files::Files;
+use crate::local::directory::files::Files;
 use crate::testing::forgetful::{Fault, ForgetfulDisk};
 
 const KEY: u64 = 0x5eed;
 
 fn options() -> Options {
-    Options { segment_bytes: 16 << 10, spares: 2, keep_free: 1, sync: true }
+    Options { segment_bytes: 16 << 10, largest_bytes: 64 << 10, spares: 2, sync: true }
 }
 
 type Replayed = Vec<(u64, Vec<u8>)>;
@@ -104,7 +105,7 @@ impl Rig {
 
     fn bytes_of(&self, name: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        segment::load(&*self.disk.open(name).unwrap(), &mut bytes).unwrap();
+        load(&*self.disk.open(name).unwrap(), &mut bytes).unwrap();
         bytes
     }
 
@@ -155,10 +156,11 @@ fn an_applied_journal_goes_on_numbering_from_there() {
 #[test]
 fn the_largest_group_fits_and_a_larger_one_is_named() {
     let mut rig = Rig::new();
-    let max = rig.opened.appender.max_payload();
+    let usual = rig.opened.appender.usual_payload();
     rig.append(100);
-    rig.append(max);
-    rig.append(max);
+    rig.append(usual);
+    rig.append(usual);
+    let max = rig.opened.appender.max_payload();
     let error = rig.opened.appender.ensure_room(max + 1).unwrap_err();
     assert_eq!(error, NoRoom::TooLarge { bytes: max + 1, max });
     rig.reopen();

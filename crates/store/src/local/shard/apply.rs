@@ -1,10 +1,11 @@
 //! Applying entries: the only code that changes tasks in memory, live and at replay alike.
 
+use super::settle::NO_TASK;
 use super::{Recent, Shard};
-use crate::local::change::{Change, Image, Reopened};
-use crate::local::entry::{Ended, Entry};
-use crate::local::records::{self, Detail, Final, IdemKey, QueueRow, Seed, idem_key};
-use crate::local::slots::{Extra, Kept, NewSlot, Slot, SlotId};
+use crate::local::format::entry::{Ended, Entry};
+use crate::local::format::records::{Detail, Final, IdemKey, QueueRow, TaskHead, idem_key};
+use crate::local::rows::change::{Change, Image, Reopened};
+use crate::local::shard::slots::{EndFields, Kept, NewSlot, Slot, SlotId};
 use codeq_queue::attempt::{AttemptEnd, remember};
 use codeq_queue::{
     Attempt, AttemptOutcome, Body, Lease, OnFailure, QueueKey, State, TaskOptions, Time, UniqueUntil,
@@ -25,7 +26,7 @@ impl Shard {
             Entry::Created { no, tail, at, body, priority, max_attempts, state } => {
                 self.saw(at);
                 self.counters.next_no = self.counters.next_no.max(no + 1);
-                let seed = Seed { tail, created_at: at, priority, max_attempts, state, body };
+                let seed = TaskHead { tail, created_at: at, priority, max_attempts, state, body };
                 self.admit(no, &seed, Detail::of(seed.body.clone()));
                 self.store_unique(no, &seed);
                 self.count_joined(&seed.body, at);
@@ -120,7 +121,7 @@ impl Shard {
                 if !is_paused {
                     self.clear_holds(id);
                 }
-                self.queues.head_changed(id, &self.slots);
+                self.queues.head_changed(id, &self.slots, self.counters.last);
                 self.push_queue(id);
                 self.fed.push(id);
             }
@@ -132,10 +133,7 @@ impl Shard {
                 let change = self.outbox.shift(id, state, attempts, error);
                 self.changes.extend(change);
             }
-            Entry::DeliveryDone { id } => {
-                self.outbox.remove(id);
-                self.changes.push(Change::Record { key: records::delivery_key(id), value: None });
-            }
+            Entry::DeliveryDone { id } => self.changes.extend(self.outbox.done(id)),
             Entry::Imported(imported) => {
                 self.saw(imported.at);
                 self.apply_import(*imported)?;
@@ -149,7 +147,7 @@ impl Shard {
     }
 
     /// Puts a live task into memory and into the index that its state names.
-    pub(super) fn admit(&mut self, no: u64, seed: &Seed, detail: Detail) -> SlotId {
+    pub(super) fn admit(&mut self, no: u64, seed: &TaskHead, detail: Detail) -> SlotId {
         let slot_id = self.place(no, seed);
         let bytes = seed.body.bytes();
         self.unsettled(no, bytes);
@@ -164,7 +162,7 @@ impl Shard {
 
     /// Gives a live task its slot, with nothing of its body in memory. A ready task is still to be lined
     /// up.
-    pub fn place(&mut self, no: u64, seed: &Seed) -> SlotId {
+    pub fn place(&mut self, no: u64, seed: &TaskHead) -> SlotId {
         let body = &seed.body;
         let queue = self.queues.intern(&body.tenant, &body.command);
         if *self.queues.at(queue).spelling != *body.command {
@@ -216,7 +214,7 @@ impl Shard {
         let before = slot.detail.take().map_or(0, |kept| kept.bytes);
         let kept = Kept { detail: Detail::of(body.clone()), changed: position, bytes };
         slot.detail = Some(Box::new(kept));
-        let seed = Seed {
+        let seed = TaskHead {
             tail: slot.tail,
             created_at: slot.created_at,
             priority: slot.priority,
@@ -360,14 +358,13 @@ impl Shard {
         }
         let tenant = self.queues.at(queue).key.tenant.clone();
         let last = Arc::new(Final { sketch, record: ended.record, expires: ended.expires, key, tenant });
+        self.count_failed(queue, &last, true, ended.at);
         self.recent.insert(ended.no, Recent::Final { ended: last.clone(), changed: self.position });
         self.changes.push(Change::Final(last.clone()));
         self.ended.push(last);
         if let Some(delivery) = ended.delivery {
-            self.changes.push(Change::Record {
-                key: records::delivery_key(delivery.id),
-                value: Some(self.outbox.insert(delivery)),
-            });
+            self.unsettled(NO_TASK, delivery.body.len());
+            self.changes.extend(self.outbox.insert(delivery, self.position));
         }
     }
 
@@ -387,7 +384,7 @@ impl Shard {
         self.count_reopened(&body);
         let is_dead = sketch.state == State::Dead;
         let key = letter.key.clone();
-        let seed = Seed {
+        let seed = TaskHead {
             tail: sketch.tail,
             created_at: sketch.created_at,
             priority: sketch.priority,
@@ -396,7 +393,9 @@ impl Shard {
             body,
         };
         let detail = Detail { body: Some(seed.body.clone()), ..sketch.detail.clone() };
+        let others = self.unique_of_others(sketch, at);
         let slot_id = self.admit(no, &seed, detail);
+        self.leave_unique(others);
         let slot = self.slots.at_mut(slot_id);
         (slot.attempts, slot.refunds, slot.updated_at) = (sketch.attempts, refunds, at);
         let queue = slot.queue;
@@ -404,6 +403,7 @@ impl Shard {
             self.queues.at_mut(queue).dead -= 1;
             self.push_queue(queue);
         }
+        self.count_failed(queue, letter, false, at);
         self.recent.insert(no, Recent::Gone { changed: self.position });
         let image = Image {
             updated_at: at,
@@ -464,11 +464,11 @@ pub(super) fn accepted_again(body: Arc<Body>, now: (u64, u64)) -> Arc<Body> {
     Arc::new(Body { options, ..(*body).clone() })
 }
 
-fn extra_of(body: &Body) -> Option<Box<Extra>> {
+fn extra_of(body: &Body) -> Option<Box<EndFields>> {
     if body.idempotency_key.is_none() && body.webhook.is_none() && body.options.is_none() {
         return None;
     }
     let (key, webhook) = (body.idempotency_key.clone(), body.webhook.clone());
     let (command, options) = (body.command.clone(), body.options.clone());
-    Some(Box::new(Extra { key, webhook, command, options, progress: None }))
+    Some(Box::new(EndFields { key, webhook, command, options, progress: None }))
 }

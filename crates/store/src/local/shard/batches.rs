@@ -1,9 +1,11 @@
 //! The batches of a shard: those that live here, and what it has of members of any.
 
-use crate::local::batches;
-use crate::local::change::Change;
-use crate::local::records::BATCH;
-use crate::local::slots::SlotId;
+use crate::local::format::batches;
+use crate::local::format::records::BATCH;
+use crate::local::rows::change::Change;
+use crate::local::shard::slots::SlotId;
+#[cfg(all(debug_assertions, feature = "testing"))]
+use crate::testing::planted;
 use codeq_queue::batch::{Batch, Counts};
 use codeq_queue::{Body, Refusal, State, TaskId, Time, limits};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -232,6 +234,10 @@ impl super::Shard {
         let no = slot.no;
         self.batches.strike(batch, no);
         self.count(batch, |counts| counts.end(*state == State::Completed));
+        #[cfg(all(debug_assertions, feature = "testing"))]
+        if planted::is_planted(planted::Bug::CountedTwice) {
+            self.count(batch, |counts| counts.end(*state == State::Completed));
+        }
     }
 
     /// A member that had failed lives again, in a batch that has not ended.

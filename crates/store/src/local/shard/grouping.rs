@@ -4,8 +4,8 @@
 //! counts: one message is on its way at a time for each batch, and the next one carries whatever has changed meanwhile.
 
 use super::turn::{Reply, Turn};
-use crate::local::batches;
-use crate::local::entry::Entry;
+use crate::local::format::batches;
+use crate::local::format::entry::Entry;
 use codeq_queue::batch::{Batch, Counts, NewBatch};
 use codeq_queue::{NewTask, Refusal, TaskId, limits};
 use std::collections::BTreeMap;

@@ -7,26 +7,26 @@
 //! An id belongs to a tenant: the same id may be another tenant's as well, and neither hears of the other.
 
 use super::apply::accepted_again;
-use super::produce::Located;
+use super::produce::TaskLookup;
 use super::turn::{Part, Reply, Turn};
 use super::{Recent, Shard};
-use crate::local::change::{Change, Image};
-use crate::local::entry::{Entry, Imported};
-use crate::local::ids::{OWN_NUMBERS_END, PLACES};
-use crate::local::inbox::Lane;
-use crate::local::records::{Detail, Final, IdemKey, Seed, Sketch, idem_key};
+use crate::local::engine::inbox::Lane;
+use crate::local::format::entry::{Entry, Imported};
+use crate::local::format::ids::{OWN_NUMBERS_END, PLACES};
+use crate::local::format::records::{Detail, Final, IdemKey, PartialTask, TaskHead, idem_key};
+use crate::local::rows::change::{Change, Image};
 use codeq_queue::store::{Import, TaskRef};
 use codeq_queue::{Failure, QueueKey, Refusal, State, Time};
 use std::sync::Arc;
 
 /// A task from elsewhere, with what the tables have under its numbers and its key.
-pub struct Arrival {
+pub struct ImportCandidate {
     pub import: Import,
     pub neighbours: Vec<Arc<Final>>,
     pub prior: Option<Arc<Final>>,
 }
 
-impl Arrival {
+impl ImportCandidate {
     pub fn key(&self) -> Option<IdemKey> {
         let body = &self.import.task.body;
         let key = body.idempotency_key.as_deref()?;
@@ -48,7 +48,7 @@ impl Turn<'_> {
     /// the tables must be read again.
     pub fn import(
         &mut self,
-        arrivals: Vec<Arrival>,
+        arrivals: Vec<ImportCandidate>,
         as_of: u64,
         reply: Reply<Part<Result<bool, Refusal>, Import>>,
     ) {
@@ -62,7 +62,7 @@ impl Turn<'_> {
         self.answer(reply, Part { done, rest });
     }
 
-    fn import_one(&mut self, arrival: Arrival) -> Result<bool, Refusal> {
+    fn import_one(&mut self, arrival: ImportCandidate) -> Result<bool, Refusal> {
         let task = &arrival.import.task;
         let place = match self.place_for(&arrival) {
             Spot::Theirs => return Ok(false),
@@ -88,7 +88,7 @@ impl Turn<'_> {
     }
 
     /// Where a task from elsewhere is, or may lie.
-    fn place_for(&self, arrival: &Arrival) -> Spot {
+    fn place_for(&self, arrival: &ImportCandidate) -> Spot {
         let task = &arrival.import.task;
         let next = self.shard.counters.next_no;
         let mut free = None;
@@ -127,11 +127,11 @@ impl Turn<'_> {
     /// Which of these tasks are here.
     pub fn holds(&mut self, tasks: Vec<TaskRef>, reply: Reply<Vec<bool>>) {
         let now = self.aged;
-        let located: Vec<Located> = tasks.iter().map(|task| self.locate(&task.tenant, &task.id)).collect();
-        let needs_tables = located.iter().any(Located::needs_tables);
+        let located: Vec<TaskLookup> = tasks.iter().map(|task| self.locate(&task.tenant, &task.id)).collect();
+        let needs_tables = located.iter().any(TaskLookup::needs_tables);
         self.answer_from(reply, needs_tables, move |library| {
             let held = located.into_iter().map(|located| match located {
-                Located::Live(_) => Ok(true),
+                TaskLookup::Live(_) => Ok(true),
                 located => Ok(located.last(library, now)?.is_some()),
             });
             held.collect::<Result<_, Failure>>()
@@ -148,7 +148,7 @@ impl Turn<'_> {
         };
         let expires = rules.kept(&state).map_or(Time::MAX, |kept| self.now.plus(kept));
         let detail = Detail { body: Some(task.body), error: task.error, is_whole: true, ..Detail::default() };
-        let sketch = Sketch {
+        let sketch = PartialTask {
             no,
             tail,
             priority: task.priority,
@@ -176,10 +176,10 @@ impl Shard {
         Ok(())
     }
 
-    fn admit_import(&mut self, mut sketch: Sketch, body: Arc<codeq_queue::Body>) {
+    fn admit_import(&mut self, mut sketch: PartialTask, body: Arc<codeq_queue::Body>) {
         let body = accepted_again(body, self.accepted_now());
         sketch.detail.body = Some(body.clone());
-        let seed = Seed {
+        let seed = TaskHead {
             tail: sketch.tail,
             created_at: sketch.created_at,
             priority: sketch.priority,
@@ -207,7 +207,7 @@ impl Shard {
 
     fn shelve_import(
         &mut self,
-        sketch: Sketch,
+        sketch: PartialTask,
         body: &Arc<codeq_queue::Body>,
         record: Arc<codeq_queue::ResultRecord>,
         expires: Time,
@@ -225,6 +225,7 @@ impl Shard {
         self.unsettled(no, 256 + body.bytes() + record.result.as_ref().map_or(0, |text| text.len()));
         let tenant = body.tenant.clone();
         let last = Arc::new(Final { sketch, record, expires, key, tenant });
+        self.count_failed(queue, &last, true, self.counters.last);
         self.recent.insert(no, Recent::Final { ended: last.clone(), changed: self.position });
         self.changes.push(Change::Final(last));
     }

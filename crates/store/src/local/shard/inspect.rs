@@ -1,11 +1,11 @@
 //! What operators look at: positions, the outbox, operations.
 
 use super::turn::{Reply, Turn};
-use super::{Shard, produce::Located};
-use crate::local::audit;
-use crate::local::entry::Entry;
-use crate::local::operations;
-use crate::local::slots::SlotId;
+use super::{Shard, produce::TaskLookup};
+use crate::local::format::audit;
+use crate::local::format::entry::Entry;
+use crate::local::format::operations;
+use crate::local::shard::slots::SlotId;
 use codeq_queue::audit::KEPT;
 use codeq_queue::store::{OutboxCounts, Position, TaskRef};
 use codeq_queue::{AuditEntry, AuditPage, Audited, Operation, State, Time, limits};
@@ -45,7 +45,7 @@ impl Shard {
 impl Turn<'_> {
     pub fn position(&mut self, task: &TaskRef, reply: Reply<Option<Position>>) {
         let position = match self.locate(&task.tenant, &task.id) {
-            Located::Live(slot_id) => self.shard.position_of(slot_id),
+            TaskLookup::Live(slot_id) => self.shard.position_of(slot_id),
             _ => None,
         };
         self.answer(reply, position);
@@ -73,8 +73,19 @@ impl Turn<'_> {
         self.answer(reply, all);
     }
 
+    pub fn has_audit(&mut self, place: (Time, u64), reply: Reply<bool>) {
+        let is_there = self.shard.audit.contains_key(&place);
+        self.answer(reply, is_there);
+    }
+
     pub fn put_audit(&mut self, entry: &AuditEntry, reply: Reply<()>) {
         let Some(reply) = self.may_write(reply) else { return };
+        self.keep_audit(entry);
+        self.answer(reply, ());
+    }
+
+    /// Keeps a record, and forgets some whose time is over.
+    pub fn keep_audit(&mut self, entry: &AuditEntry) {
         self.log(Entry::Record { key: audit::key(entry.place()), value: Some(audit::write(entry)) });
         let over = entry.at.millis().saturating_sub(self.shard.rules.audit_retention.as_millis() as i64);
         for _ in 0..FORGOTTEN_AT_ONCE {
@@ -84,7 +95,6 @@ impl Turn<'_> {
             }
             self.log(Entry::Record { key: audit::key(first), value: None });
         }
-        self.answer(reply, ());
     }
 
     pub fn audit(&mut self, page: &AuditPage, reply: Reply<Audited>) {

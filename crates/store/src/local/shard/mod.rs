@@ -7,8 +7,12 @@
 //! Invariant: a live task is in exactly one of a ready list, `delayed`, `leases` and the held ones, the one its
 //! state names. `apply` is the only place that moves it.
 
+pub(in crate::local) mod parted;
+pub(in crate::local) mod slots;
+
 mod apply;
 mod batches;
+mod callbacks;
 mod flow;
 mod grouping;
 mod import;
@@ -19,9 +23,11 @@ mod policies;
 mod produce;
 mod queues;
 mod releasing;
+mod run_now;
 mod schedules;
 mod settle;
 mod subscriptions;
+mod sweeping;
 mod ticking;
 mod timers;
 mod turn;
@@ -34,26 +40,27 @@ mod work;
 pub use batches::Batches;
 pub use flow::Usage;
 pub use grouping::Joining;
-pub use import::Arrival;
-pub use operate::Named;
+pub use import::ImportCandidate;
+pub use operate::NamedTask;
 pub use outbox::Outbox;
 pub use produce::KeyedTask;
 pub use queues::{Queue, Queues};
 pub use schedules::Schedules;
 pub use settle::Limits;
 pub use subscriptions::Subscriptions;
-pub use turn::{Group, Links, Part, Reply, Room, Turn};
+pub use turn::{Group, Part, Peers, Reply, Room, ShardContext, Turn};
 pub use unique::UniqueKeys;
 pub use waiting::{Ticket, Waiting};
 pub use waits::Waits;
 
-use super::change::Change;
-use super::ids::IdKey;
-use super::imports::Imports;
-use super::parted::Parted;
-use super::records::{Counters, Final, IdemKey};
-use super::slots::{SlotId, Slots};
 use super::tables::Version;
+use crate::local::engine::failures::Failures;
+use crate::local::format::ids::IdKey;
+use crate::local::format::records::{Counters, Final, IdemKey};
+use crate::local::rows::change::Change;
+use crate::local::shard::parted::ShardedMap;
+use crate::local::shard::slots::{SlotId, Slots};
+use crate::local::store::imports::Imports;
 use crate::rules::Rules;
 use codeq_queue::lane::LaneId;
 use codeq_queue::topic::Topic;
@@ -91,12 +98,14 @@ pub struct Shard {
     pub expiries: BTreeSet<(Time, u64)>,
     /// Queues in which a limit lets something start at this time.
     pub openings: BTreeSet<(Time, u32)>,
+    /// Queues whose lanes take over another policy, some at a time.
+    sweeps: BTreeSet<u32>,
     /// Queues and lanes whose places in the order of lanes may have changed.
     touched: Vec<(u32, LaneId)>,
     pub unique: UniqueKeys,
     /// Idempotency keys of live tasks and of those in `recent`; older ones are in the tables.
-    pub keys: Parted<IdemKey, u64>,
-    pub recent: Parted<u64, Recent>,
+    pub keys: ShardedMap<IdemKey, u64>,
+    pub recent: ShardedMap<u64, Recent>,
     pub outbox: Outbox,
     pub topics: BTreeMap<(Arc<str>, Box<str>), Topic>,
     pub subscriptions: Subscriptions,
@@ -104,6 +113,7 @@ pub struct Shard {
     pub schedules: Schedules,
     pub waits: Waits,
     pub batches: Batches,
+    pub failures: Failures,
     /// When the shard began to watch the time: ticks before that were seen by nobody.
     pub open_since: Time,
     /// What operators did, by time.
@@ -120,7 +130,7 @@ pub struct Shard {
     pub fed: Vec<u32>,
     /// Queues whose heads are being read from the tables.
     pub loading: HashSet<u32>,
-    settling: VecDeque<settle::Unsettled>,
+    settling: VecDeque<settle::EvictionMark>,
     retired: u64,
     /// Tables that have everything which has left memory.
     pub version: Arc<Version>,
@@ -144,10 +154,11 @@ impl Shard {
             leases: BTreeSet::new(),
             expiries: BTreeSet::new(),
             openings: BTreeSet::new(),
+            sweeps: BTreeSet::new(),
             touched: Vec::new(),
             unique: UniqueKeys::default(),
-            keys: Parted::new(),
-            recent: Parted::new(),
+            keys: ShardedMap::new(),
+            recent: ShardedMap::new(),
             outbox: Outbox::default(),
             topics: BTreeMap::new(),
             subscriptions: Subscriptions::default(),
@@ -155,6 +166,7 @@ impl Shard {
             schedules: Schedules::default(),
             waits: Waits::default(),
             batches: Batches::default(),
+            failures: Failures::default(),
             open_since: Time::ZERO,
             audit: BTreeMap::new(),
             imports: Arc::default(),
@@ -194,7 +206,7 @@ impl Shard {
         match &slot.state {
             State::Ready { .. } => {
                 self.unlink(slot_id);
-                self.queues.head_changed(queue, &self.slots);
+                self.queues.head_changed(queue, &self.slots, self.counters.last);
             }
             State::Delayed { until } => {
                 self.delayed.remove(&(*until, no));
@@ -226,7 +238,7 @@ impl Shard {
             State::Ready { seq } => {
                 self.counters.next_seq = self.counters.next_seq.max(seq + 1);
                 self.link(slot_id);
-                self.queues.head_changed(queue, &self.slots);
+                self.queues.head_changed(queue, &self.slots, self.counters.last);
                 self.fed.push(queue);
             }
             State::Delayed { until } => {

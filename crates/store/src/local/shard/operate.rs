@@ -1,39 +1,40 @@
-//! The operator's verbs, topics, subscriptions and the outbox.
+//! The operator's verbs, topics and subscriptions.
 
-use super::produce::Located;
+use super::produce::TaskLookup;
 use super::turn::{Part, Reply, Turn};
 use super::{Recent, Shard};
-use crate::local::audit;
-use crate::local::catalogue::{self, subscription_key, topic_key};
-use crate::local::entry::Entry;
-use crate::local::library::{PlaceBits, place_bit};
-use crate::local::operations;
-use crate::local::records::{self, Final};
-use crate::local::slots::SlotId;
-use codeq_queue::delivery::DeliveryReport;
+use crate::local::engine::failures;
+use crate::local::format::audit;
+use crate::local::format::catalogue::{self, subscription_key, topic_key};
+use crate::local::format::entry::Entry;
+use crate::local::format::operations;
+use crate::local::format::policies;
+use crate::local::format::records::{self, Final};
+use crate::local::rows::library::{PlaceBits, place_bit};
+use crate::local::shard::slots::SlotId;
+use codeq_queue::order::{ReadyCommands, ReadyQuestion};
 use codeq_queue::store::{Cancel, Items, TaskRef};
 use codeq_queue::subscription::{NewSubscription, Subscription, check_count, ttl};
 use codeq_queue::task::cancelled_text;
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{
-    AttemptOutcome, CancelRequest, Delivery, DeliveryState, Failure, FailureReason, QueueKey, QueueStats,
-    Refusal, State, Task, Time, limits,
+    AttemptOutcome, CancelRequest, Failure, FailureReason, QueueKey, QueueStats, Refusal, State, Task, Time,
 };
+use rand::Rng;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Failed callbacks dropped per round.
-const FORGOTTEN_AT_ONCE: usize = 10_000;
+/// Queues counted in one turn.
+const QUEUES_PER_TURN: usize = 4096;
 /// Lanes looked at to find the oldest ready task of a queue.
 const LANES_OLDEST: usize = 10_000;
 
 /// A task an operator names, with what the tables have of it.
-pub struct Named {
+pub struct NamedTask {
     pub task: TaskRef,
     pub last: Option<Arc<Final>>,
 }
 
-impl Named {
+impl NamedTask {
     /// What the tables have of it, if it lies at one of these places.
     fn at(&self, places: PlaceBits) -> Result<Arc<Final>, Refusal> {
         let there = self.last.as_ref().filter(|last| place_bit(last.sketch.tail) & places != 0);
@@ -65,9 +66,9 @@ impl Turn<'_> {
         });
     }
 
-    fn cancel_one(&mut self, cancel: Cancel) -> Result<records::Sketch, Located> {
+    fn cancel_one(&mut self, cancel: Cancel) -> Result<records::PartialTask, TaskLookup> {
         let slot_id = match self.locate(&cancel.task.tenant, &cancel.task.id) {
-            Located::Live(slot_id) => slot_id,
+            TaskLookup::Live(slot_id) => slot_id,
             located => return Err(located),
         };
         let slot = self.shard.slots.at(slot_id);
@@ -86,6 +87,7 @@ impl Turn<'_> {
     pub fn end_cancelled(&mut self, slot_id: SlotId, reason: Option<&str>) -> Arc<Final> {
         let slot = self.shard.slots.at(slot_id);
         let (no, outcome) = (slot.no, slot.state.lease().map(|_| AttemptOutcome::Cancelled));
+        self.part(slot_id, None);
         let error = cancelled_text(reason);
         let record = self.failure(&error, FailureReason::Cancelled);
         self.end(slot_id, State::Cancelled, outcome, Some(error), record);
@@ -96,24 +98,24 @@ impl Turn<'_> {
     }
 
     /// The record of a named task as it is now: from memory if it has one, else what the tables had.
-    fn current(&self, named: &Named) -> Result<Arc<Final>, Refusal> {
+    fn current(&self, named: &NamedTask) -> Result<Arc<Final>, Refusal> {
         match self.locate(&named.task.tenant, &named.task.id) {
-            Located::Live(_) => Err(Refusal::NotDead),
-            Located::Nowhere => Err(Refusal::NotFound),
-            Located::Recent { ended, .. } if ended.sketch.detail.is_complete() => Ok(ended),
+            TaskLookup::Live(_) => Err(Refusal::NotDead),
+            TaskLookup::Nowhere => Err(Refusal::NotFound),
+            TaskLookup::Recent { ended, .. } if ended.sketch.detail.is_complete() => Ok(ended),
             // The caller has completed it from the tables.
-            Located::Recent { ended, .. } => named.at(place_bit(ended.sketch.tail)),
-            Located::Tables { places, .. } => named.at(places),
+            TaskLookup::Recent { ended, .. } => named.at(place_bit(ended.sketch.tail)),
+            TaskLookup::Tables { places, .. } => named.at(places),
         }
     }
 
     /// Whether what was read from the tables at `as_of` is all that is to be known of these tasks.
-    fn is_all(&self, named: &[Named], as_of: u64) -> bool {
-        let is_known = |named: &Named| match self.locate(&named.task.tenant, &named.task.id) {
+    fn is_all(&self, named: &[NamedTask], as_of: u64) -> bool {
+        let is_known = |named: &NamedTask| match self.locate(&named.task.tenant, &named.task.id) {
             // What is over may never have reached the tables.
-            Located::Recent { ended, .. } if !ended.is_visible(self.now) => true,
+            TaskLookup::Recent { ended, .. } if !ended.is_visible(self.now) => true,
             // It ended after the tables were read, and memory has only a part of it.
-            Located::Recent { ended, .. } if !ended.sketch.detail.is_complete() => {
+            TaskLookup::Recent { ended, .. } if !ended.sketch.detail.is_complete() => {
                 let read = named.last.as_ref().map(|last| last.sketch.updated_at);
                 read == Some(ended.sketch.updated_at)
             }
@@ -126,7 +128,7 @@ impl Turn<'_> {
     /// again.
     pub fn requeue(
         &mut self,
-        named: Vec<Named>,
+        named: Vec<NamedTask>,
         as_of: u64,
         max_attempts: Option<u32>,
         reply: Reply<Option<Items<Task>>>,
@@ -145,13 +147,20 @@ impl Turn<'_> {
         });
     }
 
-    fn requeue_one(&mut self, named: &Named, max_attempts: Option<u32>) -> Result<records::Sketch, Refusal> {
+    fn requeue_one(
+        &mut self,
+        named: &NamedTask,
+        max_attempts: Option<u32>,
+    ) -> Result<records::PartialTask, Refusal> {
         let letter = self.current(named)?;
         if !letter.is_visible(self.aged) {
             return Err(Refusal::NotFound);
         }
         if !letter.sketch.state.has_failed() {
             return Err(Refusal::NotDead);
+        }
+        if self.shard.is_unique_taken(&letter.sketch, self.now) {
+            return Err(Refusal::UniqueConflict);
         }
         let no = letter.sketch.no;
         let entry = Entry::Reopened {
@@ -168,7 +177,7 @@ impl Turn<'_> {
     }
 
     /// Removes dead letters: the first ones, as many as fit a turn. `None` if the tables must be read again.
-    pub fn remove(&mut self, named: Vec<Named>, as_of: u64, reply: Reply<Option<Items<()>>>) {
+    pub fn remove(&mut self, named: Vec<NamedTask>, as_of: u64, reply: Reply<Option<Items<()>>>) {
         let Some(reply) = self.may_write(reply) else { return };
         if !self.is_all(&named, as_of) {
             return self.answer(reply, None);
@@ -189,7 +198,13 @@ impl Turn<'_> {
         let is_dead = last.sketch.state == State::Dead;
         let dead_in = body.filter(|_| is_dead).map(|body| QueueKey::new(&body.tenant, &body.command));
         let (no, expires, key) = (last.sketch.no, last.expires, last.key.clone());
+        let counted = failures::bucket(last).zip(body);
         self.log(Entry::Removed { no, at: self.now, expires, dead_in, key });
+        if let Some((bucket, body)) = counted {
+            let queue = QueueKey::new(&body.tenant, &body.command);
+            let value = self.shard.failures.row_without(&queue, bucket);
+            self.log(Entry::Record { key: failures::key(&queue), value });
+        }
     }
 
     /// Whether what was read from the tables at `as_of` still counts, beside what memory has.
@@ -241,19 +256,24 @@ impl Turn<'_> {
         self.answer(reply, due);
     }
 
-    pub fn ready_commands(&mut self, tenant: &Arc<str>, reply: Reply<Vec<Arc<str>>>) {
-        let queues = &self.shard.queues;
-        let ready = queues.tenants.get(tenant).into_iter().flat_map(|tenant| &tenant.ready);
-        let ready =
-            ready.map(|id| queues.at(*id)).filter(|queue| queue.head(&self.shard.slots, self.now).is_some());
-        let commands = ready.map(|queue| queue.key.command.clone()).collect();
-        self.answer(reply, commands);
+    pub fn ready_commands(&mut self, asked: &ReadyQuestion, reply: Reply<ReadyCommands>) {
+        let Shard { queues, slots, random, .. } = &mut *self.shard;
+        let ReadyQuestion { tenant, named, most } = asked;
+        let ready = queues.ready_commands(tenant, named, *most, (slots, self.now), || random.random());
+        self.answer(reply, ready);
     }
 
-    pub fn queues(&mut self, tenant: Option<&Arc<str>>, reply: Reply<Vec<QueueStats>>) {
-        let wanted = self.shard.queues.iter().filter(|queue| tenant.is_none_or(|t| queue.key.tenant == *t));
-        let stats = wanted.map(|queue| queue.stats(self.shard.oldest_ready(queue), self.now)).collect();
-        self.answer(reply, stats);
+    /// Of some queues in a row, and where to go on: very many are not to hold up everybody else.
+    pub fn queues(
+        &mut self,
+        tenant: Option<&Arc<str>>,
+        from: usize,
+        reply: Reply<(Vec<QueueStats>, Option<usize>)>,
+    ) {
+        let (some, next) = self.shard.queues.page(from, QUEUES_PER_TURN);
+        let wanted = some.filter(|queue| tenant.is_none_or(|t| queue.key.tenant == *t));
+        let stats = wanted.map(|queue| self.shard.stats(queue, self.now)).collect();
+        self.answer(reply, (stats, next));
     }
 
     pub fn put_topic(
@@ -344,98 +364,26 @@ impl Turn<'_> {
         });
         self.answer(reply, gone.len() as u64);
     }
-
-    pub fn take_deliveries(&mut self, limit: usize, hold: Duration, reply: Reply<Vec<Delivery>>) {
-        let Some(reply) = self.may_write(reply) else { return };
-        let due = self.shard.outbox.due(self.now, limit);
-        let (taken, _) = self.each(due, |turn, delivery| {
-            let state = DeliveryState::Pending { due: turn.now.plus(hold) };
-            let (id, attempts) = (delivery.id, delivery.attempts);
-            turn.log(Entry::DeliveryMoved { id, state, attempts, error: None });
-            (*delivery).clone()
-        });
-        self.answer(reply, taken);
-    }
-
-    /// Refuses a callback that this shard does not know.
-    pub fn report_delivery(&mut self, id: u128, report: DeliveryReport, reply: Reply<Result<(), Refusal>>) {
-        let Some(reply) = self.may_write(reply) else { return };
-        let Some(delivery) = self.shard.outbox.get(id).cloned() else {
-            return self.answer(reply, Err(Refusal::DeliveryNotFound));
-        };
-        let cut = |text: String| Some(limits::cut(&text, limits::ERROR_BYTES).into());
-        let attempts = delivery.attempts + 1;
-        let entry = match report {
-            DeliveryReport::Delivered => Entry::DeliveryDone { id },
-            DeliveryReport::Retry { due, error } => {
-                let state = DeliveryState::Pending { due };
-                Entry::DeliveryMoved { id, state, attempts, error: cut(error) }
-            }
-            DeliveryReport::Failed { error } => {
-                let state = DeliveryState::Failed { at: self.now };
-                Entry::DeliveryMoved { id, state, attempts, error: cut(error) }
-            }
-        };
-        self.log(entry);
-        self.answer(reply, Ok(()));
-    }
-
-    pub fn deliveries(
-        &mut self,
-        tenant: Option<&Arc<str>>,
-        failed: bool,
-        after: u128,
-        limit: usize,
-        reply: Reply<Vec<Delivery>>,
-    ) {
-        let wanted = self.shard.outbox.after(after).filter(|delivery| {
-            tenant.is_none_or(|tenant| delivery.tenant == *tenant)
-                && matches!(delivery.state, DeliveryState::Failed { .. }) == failed
-        });
-        let found = wanted.take(limit).map(|delivery| (**delivery).clone()).collect();
-        self.answer(reply, found);
-    }
-
-    pub fn redeliver(&mut self, tenant: &Arc<str>, id: u128, reply: Reply<Result<Delivery, Refusal>>) {
-        let Some(reply) = self.may_write(reply) else { return };
-        let known = self.shard.outbox.get(id).filter(|delivery| delivery.tenant == *tenant);
-        let is_failed = known.is_some_and(|delivery| matches!(delivery.state, DeliveryState::Failed { .. }));
-        if !is_failed {
-            return self.answer(reply, Err(Refusal::DeliveryNotFound));
-        }
-        let state = DeliveryState::Pending { due: self.now };
-        self.log(Entry::DeliveryMoved { id, state, attempts: 0, error: None });
-        let delivery = self.shard.outbox.get(id).expect("moved just now");
-        let delivery = (**delivery).clone();
-        self.answer(reply, Ok(delivery));
-    }
-
-    /// Drops callbacks that failed too long ago.
-    pub fn forget_failed_deliveries(&mut self) {
-        if self.unwritable.is_some() {
-            return;
-        }
-        let kept = i64::try_from(limits::FAILED_DELIVERY_KEPT.as_millis()).unwrap_or(i64::MAX);
-        let before = Time::from_millis(self.now.millis().saturating_sub(kept));
-        let over = self.shard.outbox.failed_before(before, FORGOTTEN_AT_ONCE);
-        self.each(over, |turn, id| turn.log(Entry::DeliveryDone { id }));
-    }
 }
 
 impl Shard {
     fn oldest_ready(&self, queue: &super::Queue) -> Option<Time> {
         let heads = queue.lists.iter().filter_map(|list| list.first());
-        let laned = queue.flow.iter().flat_map(|flow| flow.heads(&self.slots, LANES_OLDEST));
+        let laned = queue.flow.iter().flat_map(|flow| flow.heads(LANES_OLDEST));
         heads.chain(laned).map(|slot_id| self.slots.at(slot_id).created_at).min()
     }
 
     fn stats_of(&self, key: &QueueKey, now: Time) -> QueueStats {
         match self.queues.find(&key.tenant, &key.command) {
-            Some(id) => {
-                let queue = self.queues.at(id);
-                queue.stats(self.oldest_ready(queue), now)
-            }
+            Some(id) => self.stats(self.queues.at(id), now),
             None => QueueStats::empty(key),
+        }
+    }
+
+    fn stats(&self, queue: &super::Queue, now: Time) -> QueueStats {
+        QueueStats {
+            failed: self.failures.total(&queue.key, now),
+            ..queue.stats(self.oldest_ready(queue), now)
         }
     }
 
@@ -471,6 +419,12 @@ impl Shard {
             }
             (Some(records::SCHEDULE | records::SCHEDULE_PROGRESS | records::SCHEDULE_PLACE), _) => {
                 self.apply_schedule(key, value)?;
+            }
+            (Some(records::FAILED), value) => {
+                let queue = policies::read_policy_key(key).ok_or("failures of no queue")?;
+                let read = self.failures.put_row(&queue, value);
+                read.map_err(|_| "failures that cannot be read")?;
+                self.queues.intern(&queue.tenant, &queue.command);
             }
             (Some(records::POLICY), value) => self.apply_policy(key, value)?,
             (Some(records::USAGE), value) => self.apply_usage(key, value)?,

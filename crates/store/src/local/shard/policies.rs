@@ -1,13 +1,14 @@
 //! Policies and lanes at work: what a transition means for limits and turns, and the operator's verbs.
 
 use super::flow::{Accepted, PLAIN, QueueFlow, Usage, WHOLE};
-use super::produce::Located;
+use super::produce::TaskLookup;
+use super::sweeping::SWEPT_AT_ONCE;
 use super::turn::{Reply, Turn};
 use super::{Queue, Shard};
-use crate::local::change::Change;
-use crate::local::entry::Entry;
-use crate::local::policies::{self, UsageKey};
-use crate::local::slots::{Slot, SlotId};
+use crate::local::format::entry::Entry;
+use crate::local::format::policies::{self, UsageKey};
+use crate::local::rows::change::Change;
+use crate::local::shard::slots::{Slot, SlotId};
 use codeq_queue::lane::LaneId;
 use codeq_queue::policy::{Hold, LaneStats, Obstacle};
 use codeq_queue::store::TaskRef;
@@ -30,8 +31,16 @@ impl Shard {
     pub(super) fn lane_of(&mut self, queue: u32, name: Option<&str>) -> LaneId {
         match name {
             None => PLAIN,
-            Some(name) => self.queues.flow_mut(queue).intern(name),
+            Some(name) => self.flow_of(queue).intern(name),
         }
+    }
+
+    /// What restricts a queue. Its tasks without a lane, which may have waited before there was any, take part from now on.
+    fn flow_of(&mut self, queue: u32) -> &mut QueueFlow {
+        if self.queues.at(queue).flow.is_none() {
+            self.touched.push((queue, PLAIN));
+        }
+        self.queues.flow_mut(queue)
     }
 
     /// Puts a ready task at the end of the list of its lane and priority.
@@ -78,7 +87,7 @@ impl Shard {
         Some(&*self.queues.at(slot.queue).policy()?.policy)
     }
 
-    fn arrange(&mut self, id: u32, lane: LaneId, now: Time) {
+    pub(super) fn arrange(&mut self, id: u32, lane: LaneId, now: Time) {
         let queue = self.queues.at_mut(id);
         let head = queue.plain_head();
         let ready: u64 = queue.plain_ready();
@@ -95,7 +104,7 @@ impl Shard {
             lane => flow.arrange(lane, &self.slots, now),
         }
         self.plan_opening(id, now);
-        self.queues.head_changed(id, &self.slots);
+        self.queues.head_changed(id, &self.slots, now);
     }
 
     /// Plans when the queue is looked at again because only time holds something back.
@@ -152,13 +161,13 @@ impl Shard {
         let value = value.map(policies::read_usage).transpose();
         let value = value.map_err(|_| "limits that cannot be read")?;
         let id = self.queues.intern(&key.queue.tenant, &key.queue.command);
-        let flow = self.queues.flow_mut(id);
+        let flow = self.flow_of(id);
         let lane = match key.lane.as_deref() {
             None => WHOLE,
             Some("") => PLAIN,
             Some(lane) => flow.intern(lane),
         };
-        *flow.usage_mut(lane) = value.map_or_else(Usage::default, |usage| Usage { is_stored: true, ..usage });
+        flow.set_usage(lane, value.map_or_else(Usage::default, |usage| Usage { is_stored: true, ..usage }));
         self.touched.push((id, lane));
         Ok(())
     }
@@ -169,11 +178,15 @@ impl Shard {
         let value = value.map(policies::read_policy).transpose();
         let value = value.map_err(|_| "a policy that cannot be read")?;
         let id = self.queues.intern(&queue.tenant, &queue.command);
-        let flow = self.queues.flow_mut(id);
-        flow.policy = value;
-        flow.reweigh();
-        let lanes: Vec<LaneId> = flow.ids().chain([PLAIN]).collect();
-        self.touched.extend(lanes.into_iter().map(|lane| (id, lane)));
+        let flow = self.flow_of(id);
+        let (had, has) = (flow.policy.is_some(), value.is_some());
+        flow.set_policy(value);
+        let some = flow.sweep(SWEPT_AT_ONCE);
+        if flow.is_sweeping() {
+            self.sweeps.insert(id);
+        }
+        self.touched.extend(some.chain([PLAIN]).map(|lane| (id, lane)));
+        self.queues.count_policy(&queue.tenant, had, has);
         Ok(())
     }
 
@@ -223,12 +236,18 @@ impl Shard {
 
     fn busiest(&self, queue: &Queue, limit: usize, now: Time) -> Vec<LaneStats> {
         let Some(flow) = queue.flow.as_deref() else { return Vec::new() };
-        let some = flow.some_lanes(limits::LANES_EXAMINED);
-        let mut lanes: Vec<LaneStats> = some.map(|(lane, _)| flow.lane_stats(lane, now)).collect();
+        // Told of are few: of the others only the numbers are looked at.
+        let some = flow.some_lanes(limits::LANES_EXAMINED).map(|(lane, of)| (of.busy(), lane));
+        let mut some: Vec<(u64, LaneId)> = some.collect();
+        if some.len() > limit.max(1) {
+            some.select_nth_unstable_by_key(limit.max(1) - 1, |(busy, _)| std::cmp::Reverse(*busy));
+            some.truncate(limit.max(1));
+        }
+        let mut lanes: Vec<LaneStats> = some.iter().map(|(_, lane)| flow.lane_stats(*lane, now)).collect();
         let plain = LaneStats {
             lane: Box::default(),
             ready: queue.plain_ready(),
-            running: queue.running - lanes.iter().map(|lane| lane.running).sum::<u64>().min(queue.running),
+            running: queue.running - flow.laned_running().min(queue.running),
             weight: flow.plain_weight(),
             blocked_by: None,
         };
@@ -251,14 +270,14 @@ impl Turn<'_> {
             if at > self.now || self.is_full() {
                 return;
             }
-            self.open_next(id);
+            self.open_next(at, id);
         }
     }
 
-    fn open_next(&mut self, id: u32) {
+    fn open_next(&mut self, at: Time, id: u32) {
         let queue = self.shard.queues.at(id);
         let Some(flow) = queue.flow.as_deref() else {
-            self.shard.openings.retain(|(_, known)| *known != id);
+            self.shard.openings.remove(&(at, id));
             return;
         };
         let key = queue.key.clone();
@@ -271,7 +290,10 @@ impl Turn<'_> {
             None if flow.usage.is_stored && flow.rate().is_none() => {
                 self.log(Entry::Record { key: UsageKey { queue: key, lane: None }.write(), value: None });
             }
-            None => self.shard.plan_opening(id, self.now),
+            None => {
+                self.shard.plan_opening(id, self.now);
+                self.shard.queues.head_changed(id, &self.shard.slots, self.now);
+            }
         }
         self.shard.fed.push(id);
     }
@@ -318,11 +340,8 @@ impl Turn<'_> {
         }
         let before = current.map(|stored| &*stored.policy);
         QueuePolicy::check_change(before, &put.policy, known.map_or(0, Queue::live))?;
-        if current.is_none() {
-            let held = self.shard.queues.iter().filter(|known| known.key.tenant == queue.tenant);
-            if held.filter(|known| known.policy().is_some()).count() >= limits::POLICIES {
-                return Err(Refusal::TooManyPolicies(limits::POLICIES));
-            }
+        if current.is_none() && self.shard.queues.policies(&queue.tenant) >= limits::POLICIES {
+            return Err(Refusal::TooManyPolicies(limits::POLICIES));
         }
         let value = Some(policies::write_policy(&put));
         self.log(Entry::Record { key: policies::policy_key(queue), value });
@@ -366,7 +385,7 @@ impl Turn<'_> {
 
     pub fn obstacles(&mut self, task: &TaskRef, reply: Reply<Option<Vec<Obstacle>>>) {
         let found = match self.locate(&task.tenant, &task.id) {
-            Located::Live(slot_id) => Some(self.shard.obstacles(slot_id, self.now)),
+            TaskLookup::Live(slot_id) => Some(self.shard.obstacles(slot_id, self.now)),
             _ => None,
         };
         self.answer(reply, found);

@@ -2,11 +2,11 @@
 
 use super::turn::{Part, Reply, TooLarge, Turn};
 use super::{Recent, Shard};
-use crate::local::entry::Entry;
-use crate::local::inbox::Lane;
-use crate::local::library::{Library, PlaceBits};
-use crate::local::records::{Final, IdemKey, Sketch, idem_key};
-use crate::local::slots::SlotId;
+use crate::local::engine::inbox::Lane;
+use crate::local::format::entry::Entry;
+use crate::local::format::records::{Final, IdemKey, PartialTask, idem_key};
+use crate::local::rows::library::{PlaceBits, TaskReader};
+use crate::local::shard::slots::SlotId;
 use crate::local::tables::Version;
 use codeq_queue::store::{Created, ResultLookup, TaskRef, Wait};
 use codeq_queue::{Body, Failure, Held, NewTask, OnConflict, QueueKey, Refusal, State, Task, TaskId};
@@ -23,7 +23,7 @@ pub struct KeyedTask {
 
 /// Where a task is, as far as memory knows.
 #[derive(Clone)]
-pub enum Located {
+pub enum TaskLookup {
     Live(SlotId),
     Recent {
         tenant: Arc<str>,
@@ -41,21 +41,21 @@ pub enum Located {
     },
 }
 
-impl Located {
+impl TaskLookup {
     pub fn needs_tables(&self) -> bool {
         match self {
-            Located::Live(_) | Located::Nowhere => false,
-            Located::Recent { ended, .. } => !ended.sketch.detail.is_complete(),
-            Located::Tables { .. } => true,
+            TaskLookup::Live(_) | TaskLookup::Nowhere => false,
+            TaskLookup::Recent { ended, .. } => !ended.sketch.detail.is_complete(),
+            TaskLookup::Tables { .. } => true,
         }
     }
 
     /// The final record, if there is one.
-    pub fn last(self, library: &Library, now: codeq_queue::Time) -> Result<Option<Arc<Final>>, Failure> {
+    pub fn last(self, library: &TaskReader, now: codeq_queue::Time) -> Result<Option<Arc<Final>>, Failure> {
         match self {
-            Located::Live(_) | Located::Nowhere => Ok(None),
-            Located::Recent { tenant, id, ended } => library.find_recent(&tenant, &id, ended, now),
-            Located::Tables { tenant, id, places, version } => {
+            TaskLookup::Live(_) | TaskLookup::Nowhere => Ok(None),
+            TaskLookup::Recent { tenant, id, ended } => library.find_recent(&tenant, &id, ended, now),
+            TaskLookup::Tables { tenant, id, places, version } => {
                 library.find(&version, (&tenant, &id), places, now)
             }
         }
@@ -66,23 +66,23 @@ impl Located {
 pub type CreateAnswer = Part<Result<Created, Refusal>, KeyedTask>;
 
 enum Made {
-    New(Sketch),
-    Replay(Sketch),
+    New(PartialTask),
+    Replay(PartialTask),
     /// The unique key was taken.
-    Duplicate(Sketch),
+    Duplicate(PartialTask),
     /// By a task that has ended.
-    DuplicateOf(Located),
+    DuplicateOf(TaskLookup),
 }
 
 impl Shard {
-    pub fn locate(&self, tenant: &str, id: &TaskId) -> Located {
+    pub fn locate(&self, tenant: &str, id: &TaskId) -> TaskLookup {
         let mut unknown: PlaceBits = 0;
         for place in self.imports.places() {
             let (no, tail) = self.ids.at(id, place);
             if let Some(slot_id) = self.slots.find(no) {
                 let slot = self.slots.at(slot_id);
                 if slot.tail == tail && &*self.queues.at(slot.queue).key.tenant == tenant {
-                    return Located::Live(slot_id);
+                    return TaskLookup::Live(slot_id);
                 }
                 continue;
             }
@@ -90,7 +90,7 @@ impl Shard {
                 Some(Recent::Final { ended, .. })
                     if ended.sketch.tail == tail && *ended.tenant == *tenant =>
                 {
-                    return Located::Recent { tenant: tenant.into(), id: *id, ended: ended.clone() };
+                    return TaskLookup::Recent { tenant: tenant.into(), id: *id, ended: ended.clone() };
                 }
                 // Another's, or gone.
                 Some(_) => {}
@@ -100,10 +100,10 @@ impl Shard {
             }
         }
         match unknown {
-            0 => Located::Nowhere,
+            0 => TaskLookup::Nowhere,
             places => {
                 let (tenant, id, version) = (tenant.into(), *id, self.version.clone());
-                Located::Tables { tenant, id, places, version }
+                TaskLookup::Tables { tenant, id, places, version }
             }
         }
     }
@@ -112,7 +112,7 @@ impl Shard {
     pub fn draw_tail(&mut self, no: u64) -> u64 {
         use rand::Rng;
         loop {
-            let tail = self.random.random::<u64>() >> (64 - crate::local::ids::TAIL_BITS);
+            let tail = self.random.random::<u64>() >> (64 - crate::local::format::ids::TAIL_BITS);
             if self.shards == 1 || self.ids.encode(no, tail).shard(self.shards) == self.index {
                 return tail;
             }
@@ -227,7 +227,7 @@ impl Turn<'_> {
         let Some(slot_id) = self.shard.slots.find(holder.no) else {
             let id = self.shard.ids.encode(holder.no, holder.tail);
             let located = self.locate(&new.body.tenant, &id);
-            let is_gone = matches!(located, Located::Nowhere);
+            let is_gone = matches!(located, TaskLookup::Nowhere);
             return (rule.on_conflict != OnConflict::Cancel && !is_gone)
                 .then_some(Made::DuplicateOf(located));
         };
@@ -272,7 +272,7 @@ impl Turn<'_> {
     }
 
     /// The task that memory has under a key.
-    fn replay(&self, key: &IdemKey) -> Option<Sketch> {
+    fn replay(&self, key: &IdemKey) -> Option<PartialTask> {
         let no = *self.shard.keys.get(key)?;
         if let Some(slot_id) = self.shard.slots.find(no) {
             return Some(self.shard.slots.at(slot_id).sketch());
@@ -299,10 +299,10 @@ impl Turn<'_> {
 
     pub fn get(&mut self, tasks: Vec<TaskRef>, reply: Reply<Part<Option<Task>, TaskRef>>) {
         let now = self.aged;
-        let found: Vec<Result<Sketch, Located>> = tasks
+        let found: Vec<Result<PartialTask, TaskLookup>> = tasks
             .iter()
             .map(|task| match self.locate(&task.tenant, &task.id) {
-                Located::Live(slot_id) => Ok(self.shard.slots.at(slot_id).sketch()),
+                TaskLookup::Live(slot_id) => Ok(self.shard.slots.at(slot_id).sketch()),
                 located => Err(located),
             })
             .collect();
@@ -323,10 +323,10 @@ impl Turn<'_> {
     }
 
     /// The sketch of a task wherever it is, for reads that want more than the task.
-    pub fn sketch(&mut self, task: &TaskRef, reply: Reply<Option<Sketch>>) {
+    pub fn sketch(&mut self, task: &TaskRef, reply: Reply<Option<PartialTask>>) {
         let now = self.aged;
         match self.locate(&task.tenant, &task.id) {
-            Located::Live(slot_id) => {
+            TaskLookup::Live(slot_id) => {
                 let mut sketch = self.shard.slots.at(slot_id).sketch();
                 let needs_tables = !sketch.detail.is_complete();
                 self.answer_from(reply, needs_tables, move |library| {
@@ -346,7 +346,7 @@ impl Turn<'_> {
     pub fn result(&mut self, task: &TaskRef, wait: Wait, token: u64, reply: Reply<ResultLookup>) {
         let now = self.aged;
         match self.locate(&task.tenant, &task.id) {
-            Located::Live(slot_id) => {
+            TaskLookup::Live(slot_id) => {
                 let no = self.shard.slots.at(slot_id).no;
                 let deadline = self.deadline(wait).filter(|_| !self.shard.waiting.is_closed);
                 let Some(deadline) = deadline else {
@@ -365,7 +365,7 @@ impl Turn<'_> {
     }
 }
 
-pub fn done(library: &Library, last: &Final) -> Result<ResultLookup, Failure> {
+pub fn done(library: &TaskReader, last: &Final) -> Result<ResultLookup, Failure> {
     let task = library.task(last.sketch.clone())?;
     Ok(ResultLookup::Done { task, record: (*last.record).clone() })
 }

@@ -1,10 +1,13 @@
 //! The queues of a shard: names, ready lists, counts, and who waits on them.
 
+mod heads;
+
 use super::flow::{PLAIN, QueueFlow};
-use crate::local::slots::{List, SlotId, Slots};
+use crate::local::shard::slots::{List, SlotId, Slots};
 use codeq_queue::lane::LaneId;
 use codeq_queue::{QueueKey, QueueStats, StoredPolicy, Time};
 use hashbrown::HashTable;
+use heads::{HeadPlace, Heads};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -15,14 +18,6 @@ const LOOKED_AT: usize = 4;
 
 /// From so many ready queues of a tenant on their heads are kept in order; fewer are looked through.
 const MANY_READY: usize = 64;
-
-/// Where a head stands among those of a tenant: the highest priority first, then the earliest created.
-type Rank = (u8, Time, u64);
-
-fn rank(slots: &Slots, slot_id: SlotId) -> Rank {
-    let slot = slots.at(slot_id);
-    (u8::MAX - slot.priority, slot.created_at, slot.no)
-}
 
 pub struct Queue {
     pub key: QueueKey,
@@ -44,8 +39,8 @@ pub struct Queue {
     pub waiters: BTreeSet<u64>,
     /// Its policy and its lanes; most queues have neither.
     pub flow: Option<Box<QueueFlow>>,
-    /// Under which it stands among the heads of its tenant, while these are kept in order.
-    rank: Option<Box<Rank>>,
+    /// Where it stands among the heads of its tenant, while these are kept in order.
+    place: Option<Box<HeadPlace>>,
     is_used: bool,
 }
 
@@ -66,7 +61,7 @@ impl Queue {
             loaded_ahead: None,
             waiters: BTreeSet::new(),
             flow: None,
-            rank: None,
+            place: None,
             is_used: true,
         }
     }
@@ -103,13 +98,6 @@ impl Queue {
         self.ready + self.delayed + self.held + self.running
     }
 
-    /// Where its head stands among those of other queues. Limits come and go with the time: queues that have some
-    /// are looked at one by one.
-    fn head_rank(&self, slots: &Slots) -> Option<Rank> {
-        let is_plain = self.flow.is_none() && !self.is_paused && self.ready > 0;
-        self.plain_head().filter(|_| is_plain).map(|slot_id| rank(slots, slot_id))
-    }
-
     fn is_idle(&self) -> bool {
         let has_work = self.live() + self.dead > 0 || !self.waiters.is_empty();
         !has_work && !self.is_paused && self.flow.is_none()
@@ -131,6 +119,7 @@ impl Queue {
             delayed: self.delayed,
             in_progress: self.running,
             dead: self.dead,
+            failed: 0,
             held: self.held,
             is_paused: self.is_paused,
             oldest_ready,
@@ -145,16 +134,8 @@ pub struct Tenant {
     pub ready: BTreeSet<u32>,
     /// Arrival numbers of held claims that take any command.
     pub waiters: BTreeSet<u64>,
-    /// The heads of the ready queues in order, if these are many.
+    /// The heads of the ready queues, if these are many.
     heads: Option<Heads>,
-    /// Ready queues with a policy or lanes.
-    restricted: BTreeSet<u32>,
-}
-
-#[derive(Default)]
-struct Heads {
-    is_built: bool,
-    ranks: BTreeSet<(Rank, u32)>,
 }
 
 /// Names are hashed and compared without case in the command, so that looking one up allocates nothing.
@@ -175,6 +156,8 @@ pub struct Queues {
     pub tenants: HashMap<Arc<str>, Tenant>,
     /// Tenants whose heads are kept in order.
     crowded: usize,
+    /// How many queues of each tenant have a policy.
+    policies: HashMap<Arc<str>, usize>,
 }
 
 impl Queues {
@@ -272,9 +255,6 @@ impl Queues {
             (0, 1..) => {
                 let tenant = self.tenants.entry(queue.key.tenant.clone()).or_default();
                 tenant.ready.insert(id);
-                if queue.flow.is_some() {
-                    tenant.restricted.insert(id);
-                }
                 if tenant.ready.len() > MANY_READY && tenant.heads.is_none() {
                     tenant.heads = Some(Heads::default());
                     self.crowded += 1;
@@ -283,9 +263,11 @@ impl Queues {
             (1.., 0) => {
                 if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
                     tenant.ready.remove(&id);
-                    tenant.restricted.remove(&id);
-                    if tenant.ready.len() < MANY_READY / 2 && tenant.heads.take().is_some() {
+                    if tenant.ready.len() < MANY_READY / 2
+                        && let Some(heads) = tenant.heads.take()
+                    {
                         self.crowded -= 1;
+                        heads.drop_places(&mut self.all);
                     }
                 }
             }
@@ -294,66 +276,49 @@ impl Queues {
     }
 
     /// To be told whenever the head of a queue may be another one, or the queue is paused or resumed.
-    pub fn head_changed(&mut self, id: u32, slots: &Slots) {
+    pub fn head_changed(&mut self, id: u32, slots: &Slots, now: Time) {
         if self.crowded == 0 {
             return;
         }
         let Queues { all, tenants, .. } = self;
         let Some(tenant) = tenants.get_mut(&all[id as usize].key.tenant) else { return };
         let Some(heads) = &mut tenant.heads else { return };
-        if !heads.is_built {
-            heads.is_built = true;
-            for id in &tenant.ready {
-                let queue = &mut all[*id as usize];
-                let rank = queue.head_rank(slots);
-                queue.rank = rank.map(Box::new);
-                heads.ranks.extend(rank.map(|rank| (rank, *id)));
-            }
-            return;
+        if heads.begins() {
+            tenant.ready.iter().for_each(|id| heads.put(all, *id, slots, now));
+        } else {
+            heads.put(all, id, slots, now);
         }
-        let queue = &mut all[id as usize];
-        let rank = queue.head_rank(slots);
-        if let Some(old) = queue.rank.take().filter(|old| Some(**old) != rank) {
-            heads.ranks.remove(&(*old, id));
-        }
-        // Also if it is the same: it may be of a time when the heads were not kept.
-        heads.ranks.extend(rank.map(|new| (new, id)));
-        queue.rank = rank.map(Box::new);
-    }
-
-    /// The best head of a tenant's queues.
-    pub fn best_head(&self, tenant: &str, slots: &Slots, now: Time) -> Option<SlotId> {
-        let tenant = self.tenants.get(tenant)?;
-        let head = |id: &u32| {
-            let slot_id = self.at(*id).head(slots, now)?;
-            Some((rank(slots, slot_id), slot_id))
-        };
-        let best = match &tenant.heads {
-            None => tenant.ready.iter().filter_map(head).min(),
-            Some(heads) => {
-                let plain = heads.ranks.first().map(|(_, id)| *id);
-                plain.iter().chain(&tenant.restricted).filter_map(head).min()
-            }
-        };
-        best.map(|(_, slot_id)| slot_id)
     }
 
     /// What restricts a queue, from now on if nothing did.
     pub fn flow_mut(&mut self, id: u32) -> &mut QueueFlow {
-        let queue = &mut self.all[id as usize];
-        if queue.flow.is_none() && queue.ready > 0 {
-            self.tenants.entry(queue.key.tenant.clone()).or_default().restricted.insert(id);
-        }
-        queue.flow.get_or_insert_default()
+        self.all[id as usize].flow.get_or_insert_default()
     }
 
     /// Nothing restricts the queue any more.
     pub fn drop_flow(&mut self, id: u32) {
-        let queue = &mut self.all[id as usize];
-        queue.flow = None;
-        if let Some(tenant) = self.tenants.get_mut(&queue.key.tenant) {
-            tenant.restricted.remove(&id);
+        self.all[id as usize].flow = None;
+    }
+
+    /// A queue of the tenant got its first policy, or lost its policy.
+    pub fn count_policy(&mut self, tenant: &Arc<str>, had: bool, has: bool) {
+        let count = self.policies.entry(tenant.clone()).or_default();
+        *count = *count + usize::from(has) - usize::from(had);
+        if *count == 0 {
+            self.policies.remove(tenant);
         }
+    }
+
+    /// Queues of a tenant that have a policy.
+    pub fn policies(&self, tenant: &str) -> usize {
+        self.policies.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Up to so many queues in a row, and where the next ones begin.
+    pub fn page(&self, from: usize, most: usize) -> (impl Iterator<Item = &Queue>, Option<usize>) {
+        let to = from.saturating_add(most).min(self.all.len());
+        let some = self.all.get(from..to).unwrap_or_default();
+        (some.iter().filter(|queue| queue.is_used), (to < self.all.len()).then_some(to))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Queue> {

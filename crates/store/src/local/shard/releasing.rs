@@ -1,10 +1,10 @@
 //! Held tasks: asking how things stand that they wait for, answering such questions, and what follows from an answer.
 
-use super::produce::Located;
-use super::turn::{Links, Turn};
+use super::produce::TaskLookup;
+use super::turn::{ShardContext, Turn};
 use super::waits::{Ask, Asker, EndNotice, standing};
-use crate::local::entry::Entry;
-use crate::local::slots::SlotId;
+use crate::local::format::entry::Entry;
+use crate::local::shard::slots::SlotId;
 use codeq_queue::dependency::{self, HeldStep};
 use codeq_queue::{FailureReason, Held, Standing, State, TaskId, limits};
 use std::collections::BTreeMap;
@@ -58,10 +58,10 @@ impl Turn<'_> {
         let batch = self.shard.batches.get(&ask.tenant, &ask.id).map(|batch| batch.standing());
         let known = match (batch, self.locate(&ask.tenant, &ask.id)) {
             (Some(known), _) => known,
-            (None, Located::Live(_)) => Standing::Open,
-            (None, Located::Recent { ended, .. }) => standing(&ended.sketch.state),
-            (None, Located::Nowhere) => return self.pass_on(ask),
-            (None, located @ Located::Tables { .. }) => return self.look_for(ask, located),
+            (None, TaskLookup::Live(_)) => Standing::Open,
+            (None, TaskLookup::Recent { ended, .. }) => standing(&ended.sketch.state),
+            (None, TaskLookup::Nowhere) => return self.pass_on(ask),
+            (None, located @ TaskLookup::Tables { .. }) => return self.look_for(ask, located),
         };
         if known == Standing::Open {
             self.shard.waits.watch(&ask);
@@ -81,10 +81,10 @@ impl Turn<'_> {
     }
 
     /// Looks into the tables. If that fails, the question comes again.
-    fn look_for(&mut self, ask: Ask, located: Located) {
+    fn look_for(&mut self, ask: Ask, located: TaskLookup) {
         let (now, index, shards) = (self.aged, self.shard.index, self.shard.shards);
         self.group.releases.push(Box::new(move |links| {
-            links.send(true, move |links: &Arc<Links>| {
+            links.send(true, move |links: &Arc<ShardContext>| {
                 let Ok(found) = located.last(&links.library, now) else { return };
                 let known = found.map(|last| standing(&last.sketch.state));
                 match (known, next_shard(&ask, index, shards)) {
@@ -115,6 +115,42 @@ impl Turn<'_> {
         for (shard, told) in by_shard {
             self.send_to(shard, move |turn| turn.hear_told(told));
         }
+        let partings = self.shard.waits.take_partings();
+        let shards = self.shard.shards;
+        let mut by_shard: BTreeMap<u32, Vec<Ask>> = BTreeMap::new();
+        for parting in partings {
+            by_shard.entry(parting.id.shard(shards)).or_default().push(parting);
+        }
+        for (shard, partings) in by_shard {
+            match shard == self.shard.index {
+                true => self.take_partings(partings),
+                false => self.send_to(shard, move |turn| turn.take_partings(partings)),
+            }
+        }
+    }
+
+    /// Forgets whom to tell, here or wherever the question went. That there is nobody is the usual case where something
+    /// has ended just then.
+    fn take_partings(&mut self, partings: Vec<Ask>) {
+        for parting in partings {
+            if self.shard.waits.unwatch(&parting) {
+                continue;
+            }
+            if let Some(next) = next_shard(&parting, self.shard.index, self.shard.shards) {
+                let parting = Ask { tries: parting.tries + 1, ..parting };
+                self.send_to(next, move |turn| turn.take_partings(vec![parting]));
+            }
+        }
+    }
+
+    /// A task that is held ends without having been told of all it waits for.
+    pub fn part(&mut self, slot_id: SlotId, told: Option<TaskId>) {
+        let slot = self.shard.slots.at(slot_id);
+        let State::Held(held) = &slot.state else { return };
+        let (held, from) = (held.clone(), Asker { shard: self.shard.index, no: slot.no });
+        let tenant = self.shard.queues.at(slot.queue).key.tenant.clone();
+        let open = held.open.iter().copied().filter(|id| Some(*id) != told);
+        self.shard.waits.part(&tenant, from, open);
     }
 
     /// A bounded number at a time, so that commands get their share when very many waited for one task.
@@ -145,6 +181,7 @@ impl Turn<'_> {
                 self.log(Entry::Released { no, at: self.now, state });
             }
             HeldStep::Fail => {
+                self.part(slot_id, Some(told.id));
                 let error = dependency::failed_text(&told.id);
                 let record = self.failure(&error, FailureReason::Dependency);
                 self.end(slot_id, State::Failed, None, Some(error), record);
@@ -159,17 +196,17 @@ impl Turn<'_> {
         reply: super::Reply<Vec<Option<Standing>>>,
     ) {
         let now = self.aged;
-        let found: Vec<Result<Standing, Located>> = tasks
+        let found: Vec<Result<Standing, TaskLookup>> = tasks
             .iter()
             .map(|task| match self.shard.batches.get(&task.tenant, &task.id) {
                 Some(batch) => Ok(batch.standing()),
                 None => match self.locate(&task.tenant, &task.id) {
-                    Located::Live(_) => Ok(Standing::Open),
+                    TaskLookup::Live(_) => Ok(Standing::Open),
                     located => Err(located),
                 },
             })
             .collect();
-        let needs_tables = found.iter().any(|found| found.as_ref().is_err_and(Located::needs_tables));
+        let needs_tables = found.iter().any(|found| found.as_ref().is_err_and(TaskLookup::needs_tables));
         self.answer_from(reply, needs_tables, move |library| {
             let standings = found.into_iter().map(|found| match found {
                 Ok(known) => Ok(Some(known)),

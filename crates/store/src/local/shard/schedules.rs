@@ -1,6 +1,6 @@
 //! The schedules of a shard, found by name and by when they are due.
 
-use crate::local::schedules::ScheduleName;
+use crate::local::format::schedules::ScheduleName;
 use codeq_queue::schedule::{Definition, Progress, Schedule};
 use codeq_queue::{Refusal, Time, limits};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,11 +1,13 @@
 //! What leaves memory once the tables have it, and how much may wait for that.
 
 use super::{Recent, Shard};
-use crate::local::change::Change;
-use crate::local::inbox::Lane;
-use crate::local::records::Detail;
-use crate::local::slots::Kept;
+use crate::local::engine::failures;
+use crate::local::engine::inbox::Lane;
+use crate::local::format::records::{Detail, Final};
+use crate::local::rows::change::Change;
+use crate::local::shard::slots::Kept;
 use crate::local::tables::Version;
+use codeq_queue::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,16 +45,26 @@ impl Limits {
 pub const NO_TASK: u64 = 0;
 
 /// Something in memory that the tables will have at or after `position`.
-pub struct Unsettled {
+pub struct EvictionMark {
     position: u64,
     no: u64,
     bytes: usize,
 }
 
 impl Shard {
+    /// Counts a task that has failed, or that lives again.
+    pub(super) fn count_failed(&mut self, queue: u32, last: &Final, is_more: bool, at: Time) {
+        let Some(bucket) = failures::bucket(last) else { return };
+        let queue = self.queues.at(queue).key.clone();
+        for queue in self.failures.count(&queue, bucket, is_more, at) {
+            let value = self.failures.row(&queue);
+            self.changes.push(Change::Record { key: failures::key(&queue), value });
+        }
+    }
+
     pub fn unsettled(&mut self, no: u64, bytes: usize) {
         self.unsettled_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.settling.push_back(Unsettled { position: self.position, no, bytes });
+        self.settling.push_back(EvictionMark { position: self.position, no, bytes });
     }
 
     /// So many changes of the open group wait for the tables, whatever they change.
@@ -91,8 +103,13 @@ impl Shard {
         as_of >= self.retired
     }
 
-    /// Lets go of up to `limit` records that the tables have. True if there are more.
+    /// Lets go of up to `limit` records that the tables have, and bodies of callbacks. True if there are more.
     pub fn settle(&mut self, limit: usize) -> bool {
+        let has_bodies = self.outbox.settle(self.retired, limit);
+        self.settle_records(limit) || has_bodies
+    }
+
+    fn settle_records(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
             match self.settling.front() {
                 Some(next) if next.position <= self.retired => {}

@@ -4,10 +4,10 @@
 //! task before and the progress of the schedule are all there after a crash, or none of them.
 
 use super::turn::{Reply, Turn};
-use super::{Shard, produce::Located};
-use crate::local::entry::Entry;
-use crate::local::records;
-use crate::local::schedules::{self, ScheduleName};
+use super::{Shard, produce::TaskLookup};
+use crate::local::format::entry::Entry;
+use crate::local::format::records;
+use crate::local::format::schedules::{self, ScheduleName};
 use codeq_queue::event::{Event, TickOutcome, What};
 use codeq_queue::schedule::{
     Backfill, BackfillMark, Backfilled, Definition, Overlap, Progress, Schedule, SchedulePut, due,
@@ -50,11 +50,11 @@ impl Turn<'_> {
     fn fire(&mut self, schedule: &Schedule, tick: Time, progress: &mut Progress) {
         let last = progress.last_task.map(|id| self.locate(&schedule.tenant, &id));
         match (schedule.definition.overlap, last) {
-            (Overlap::Skip, Some(Located::Live(_))) => {
+            (Overlap::Skip, Some(TaskLookup::Live(_))) => {
                 progress.skipped += 1;
                 return self.tell(schedule, None, (TickOutcome::Skipped, tick), 1);
             }
-            (Overlap::Cancel, Some(Located::Live(slot_id))) => {
+            (Overlap::Cancel, Some(TaskLookup::Live(slot_id))) => {
                 self.end_cancelled(slot_id, None);
             }
             _ => {}
@@ -189,7 +189,7 @@ impl Turn<'_> {
         {
             Err(refusal) => self.answer(reply, Err(refusal)),
             Ok(id) => {
-                let Located::Live(slot_id) = self.locate(&name.0, &id) else {
+                let TaskLookup::Live(slot_id) = self.locate(&name.0, &id) else {
                     unreachable!("a created task is live")
                 };
                 let sketch = self.shard.slots.at(slot_id).sketch();

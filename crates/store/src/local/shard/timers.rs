@@ -2,8 +2,8 @@
 
 use super::turn::Turn;
 use super::unique;
-use crate::local::entry::Entry;
-use crate::local::inbox::Lane;
+use crate::local::engine::inbox::Lane;
+use crate::local::format::entry::Entry;
 #[cfg(all(debug_assertions, feature = "testing"))]
 use crate::testing::planted;
 use codeq_queue::retry::Ending;
@@ -12,7 +12,7 @@ use codeq_queue::{FailureReason, State, Time};
 use std::sync::Arc;
 
 /// Transitions of one kind per turn, so that commands get their share when very much is due at once.
-const PER_TURN: usize = 4096;
+const TIMERS_PER_TURN_MAX: usize = 4096;
 
 impl Turn<'_> {
     pub fn run_timers(&mut self) {
@@ -26,13 +26,15 @@ impl Turn<'_> {
             self.run_held();
             self.run_batches();
         }
+        // It writes nothing.
+        self.shard.sweep_lanes(self.now);
         self.end_waits();
         self.settle();
     }
 
     /// In order of `visible_at`, then of creation.
     fn promote_due(&mut self) {
-        for _ in 0..PER_TURN {
+        for _ in 0..TIMERS_PER_TURN_MAX {
             if self.is_full() {
                 return;
             }
@@ -56,7 +58,7 @@ impl Turn<'_> {
     }
 
     fn expire_leases(&mut self) {
-        for _ in 0..PER_TURN {
+        for _ in 0..TIMERS_PER_TURN_MAX {
             if self.is_full() {
                 return;
             }
@@ -72,7 +74,7 @@ impl Turn<'_> {
 
     /// Fails what nobody has claimed in time.
     pub fn expire_tasks(&mut self) {
-        for _ in 0..PER_TURN {
+        for _ in 0..TIMERS_PER_TURN_MAX {
             if self.is_full() {
                 return;
             }
@@ -84,6 +86,7 @@ impl Turn<'_> {
                         self.shard.expiries.remove(&due);
                         continue;
                     }
+                    self.part(slot_id, None);
                     let error: Arc<str> = EXPIRED.into();
                     let record = self.failure(&error, FailureReason::Expired);
                     self.end(slot_id, State::Failed, None, Some(error), record);
@@ -95,7 +98,7 @@ impl Turn<'_> {
 
     /// Frees unique keys whose time is over.
     fn free_unique(&mut self) {
-        for _ in 0..PER_TURN {
+        for _ in 0..TIMERS_PER_TURN_MAX {
             if self.is_full() {
                 return;
             }

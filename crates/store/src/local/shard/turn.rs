@@ -1,10 +1,12 @@
 //! One turn of the owner: decide, log, answer when durable.
 
-use super::{Shard, produce::Located};
-use crate::local::entry::Entry;
-use crate::local::inbox::{Inbox, Lane};
-use crate::local::library::Library;
-use crate::local::readers::Pools;
+use super::{Shard, produce::TaskLookup};
+use crate::local::engine::inbox::{Inbox, Lane};
+use crate::local::format::entry::Entry;
+use crate::local::journal::Appender;
+use crate::local::rows::library::TaskReader;
+use crate::local::rows::readers::Pools;
+use codeq_queue::audit::Note;
 use codeq_queue::{Event, Failure, Observer, Refusal, TaskId, Time, limits};
 use rand::Rng;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// Sends one answer. Called when everything the answer tells of is durable; dropped if that failed.
-pub type Release = Box<dyn FnOnce(&Arc<Links>) + Send>;
+pub type Release = Box<dyn FnOnce(&Arc<ShardContext>) + Send>;
 
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
 
@@ -32,7 +34,7 @@ pub struct Group {
 
 impl Group {
     /// Everything in it is durable: sends the answers, then tells who watches.
-    pub fn release(self, links: &Arc<Links>) {
+    pub fn release(self, links: &Arc<ShardContext>) {
         for release in self.releases {
             release(links);
         }
@@ -42,11 +44,14 @@ impl Group {
     }
 }
 
+/// The inboxes of all shards by index.
+pub type Peers = Box<[Arc<Inbox>]>;
+
 /// What a turn and its answers may reach besides the shard.
-pub struct Links {
+pub struct ShardContext {
     pub inbox: Arc<Inbox>,
     pub pools: Pools,
-    pub library: Library,
+    pub library: TaskReader,
     pub unsettled_bytes: Arc<AtomicUsize>,
     /// Told when creates may go on.
     pub room: Notify,
@@ -54,10 +59,10 @@ pub struct Links {
     pub unwritable: Mutex<Option<String>>,
     pub observer: Option<Observer>,
     /// The inboxes of all shards, this one included, once all have started.
-    pub peers: OnceLock<Box<[Arc<Inbox>]>>,
+    pub peers: Arc<OnceLock<Peers>>,
 }
 
-impl Links {
+impl ShardContext {
     pub fn has_peers(&self) -> bool {
         self.peers.get().is_some()
     }
@@ -70,7 +75,11 @@ impl Links {
     }
 
     /// Sends an answer: from a reading thread if it has to look into the tables first.
-    pub fn send(self: &Arc<Links>, needs_tables: bool, send: impl FnOnce(&Arc<Links>) + Send + 'static) {
+    pub fn send(
+        self: &Arc<ShardContext>,
+        needs_tables: bool,
+        send: impl FnOnce(&Arc<ShardContext>) + Send + 'static,
+    ) {
         if !needs_tables {
             return send(self);
         }
@@ -83,24 +92,31 @@ impl Links {
 ///
 /// A group is handed over when it has `group` bytes. A turn that begins before that ends soon after it has
 /// written `turn` bytes itself: what is left of its batch goes back to the caller, who asks again. The last
-/// entry has at most `entry` bytes. The three together are less than a segment holds.
+/// entry has at most `usual` bytes. The three together are less than a usual segment holds, and are there before a
+/// turn begins. For an entry beyond that, up to `entry`, a larger segment is made first.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub group: usize,
     pub turn: usize,
+    pub usual: usize,
     pub entry: usize,
 }
 
 impl Room {
-    /// For segments that hold so much. Entries within the bounds of the rules fit segments of the usual size.
-    pub fn within(segment: usize) -> Room {
-        let (few, most) = (segment / 8, segment / 8 * 5);
-        Room { group: few.min(GROUP_BYTES), turn: few.min(TURN_BYTES), entry: most }
+    /// For usual and for largest segments that hold so much.
+    pub fn within(usual: usize, largest: usize) -> Room {
+        let few = usual / 8;
+        Room {
+            group: few.min(GROUP_BYTES),
+            turn: few.min(TURN_BYTES),
+            usual: few * 5,
+            entry: (largest / 8 * 5).min(largest.saturating_sub(usual)).max(few * 5),
+        }
     }
 
     /// What a group may grow to.
     pub fn largest_group(&self) -> usize {
-        self.group + self.turn + self.entry
+        self.group + self.turn + self.usual
     }
 }
 
@@ -108,17 +124,19 @@ impl Room {
 const GROUP_BYTES: usize = 1 << 20;
 /// A turn writes no further entry when it has written this.
 const TURN_BYTES: usize = 1 << 20;
-/// What a journal segment of the usual size holds: a little less than its size.
-const USUAL_SEGMENT_BYTES: usize = (64 << 20) - (64 << 10);
-const _: () = assert!(limits::ENTRY_BYTES <= USUAL_SEGMENT_BYTES / 8 * 5);
+/// What the largest journal segment holds: a little less than its size.
+const LARGEST_SEGMENT_BYTES: usize = (64 << 20) - (64 << 10);
+const _: () = assert!(limits::ENTRY_BYTES <= LARGEST_SEGMENT_BYTES / 8 * 5);
+/// How long an entry may wait for a segment that holds it.
+const ENLARGING: Duration = Duration::from_secs(30);
 
 impl Default for Room {
     fn default() -> Room {
-        Room::within(USUAL_SEGMENT_BYTES)
+        Room::within(LARGEST_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES)
     }
 }
 
-/// An entry that no segment of this store could hold; nothing was written or changed.
+/// An entry that no segment of this store could hold, or for which none could be made; nothing was written or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLarge;
 
@@ -137,8 +155,10 @@ pub struct Part<T, I> {
 pub struct Turn<'a> {
     pub shard: &'a mut Shard,
     pub group: &'a mut Group,
-    pub links: &'a Arc<Links>,
+    pub links: &'a Arc<ShardContext>,
     pub room: Room,
+    /// Has room made for a group of so many bytes; `None`: nothing is journalled.
+    pub appender: Option<&'a Appender>,
     /// Bytes that were in the group when the turn began.
     pub begun: usize,
     pub now: Time,
@@ -150,22 +170,36 @@ pub struct Turn<'a> {
     pub elapsed: Duration,
     /// Set while the store cannot take writes.
     pub unwritable: Option<&'a str>,
+    /// Of whom the command is an operator's: the record that its first entry takes along.
+    pub note: Option<Arc<Note>>,
 }
 
 impl Turn<'_> {
     /// Writes an entry of bounded size into the open group and applies it.
     pub fn log(&mut self, entry: Entry) {
-        self.try_log(entry).expect("an entry of bounded size fits a segment");
+        let before = self.group.buffer.len();
+        entry.write(&mut self.group.buffer);
+        if self.group.buffer.len() - before > self.room.usual {
+            // Without a segment for it, nothing is acknowledged from here on.
+            self.reserve();
+        }
+        self.apply(entry);
     }
 
     /// Writes the entry into the open group and applies it, unless it is too large.
     pub fn try_log(&mut self, entry: Entry) -> Result<(), TooLarge> {
         let before = self.group.buffer.len();
         entry.write(&mut self.group.buffer);
-        if self.group.buffer.len() - before > self.room.entry {
+        let bytes = self.group.buffer.len() - before;
+        if bytes > self.room.entry || bytes > self.room.usual && !self.reserve() {
             self.group.buffer.truncate(before);
             return Err(TooLarge);
         }
+        self.apply(entry);
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry) {
         self.group.entries += 1;
         let witness = match self.links.observer {
             Some(_) => self.shard.witness(&entry),
@@ -173,7 +207,23 @@ impl Turn<'_> {
         };
         self.shard.apply(entry).expect("an entry fits the state it was decided on");
         self.group.events.extend(witness.map(|witness| self.shard.event(witness)));
-        Ok(())
+        if let Some(note) = self.note.take().filter(|note| !note.is_kept()) {
+            self.keep_audit(&note.entry());
+            note.kept();
+        }
+    }
+
+    /// Waits for a segment that holds the open group with what may still come into it.
+    fn reserve(&self) -> bool {
+        let bytes = self.group.buffer.len() + self.room.largest_group();
+        self.appender.is_none_or(|appender| appender.reserve(bytes, ENLARGING).is_ok())
+    }
+
+    /// Does what an operator asks for; the record of it becomes part of the same frame.
+    pub fn noting(&mut self, note: Option<Arc<Note>>, act: impl FnOnce(&mut Self)) {
+        self.note = note;
+        act(self);
+        self.note = None;
     }
 
     /// Whether a command has to wait for the tables after all: others were let in at the same moment. When
@@ -223,10 +273,10 @@ impl Turn<'_> {
         &mut self,
         reply: Reply<T>,
         needs_tables: bool,
-        find: impl FnOnce(&Library) -> Result<T, Failure> + Send + 'static,
+        find: impl FnOnce(&TaskReader) -> Result<T, Failure> + Send + 'static,
     ) {
         self.group.releases.push(Box::new(move |links| {
-            let send = move |links: &Arc<Links>| {
+            let send = move |links: &Arc<ShardContext>| {
                 let _ = reply.send(find(&links.library));
             };
             links.send(needs_tables, send);
@@ -255,7 +305,7 @@ impl Turn<'_> {
     }
 
     /// Where a task is, as far as memory knows.
-    pub fn locate(&self, tenant: &str, id: &TaskId) -> Located {
+    pub fn locate(&self, tenant: &str, id: &TaskId) -> TaskLookup {
         self.shard.locate(tenant, id)
     }
 }

@@ -4,11 +4,11 @@
 //! may outlive its task and has a row of its own.
 
 use super::Shard;
-use crate::local::change::Change;
-use crate::local::codec::{Corrupt, Reader, Writer};
-use crate::local::records::{IdemKey, Seed, UNIQUE, idem_key};
-use crate::local::slots::SlotId;
-use codeq_queue::{Time, UniqueUntil};
+use crate::local::format::codec::{Corrupt, Reader, Writer};
+use crate::local::format::records::{IdemKey, PartialTask, TaskHead, UNIQUE, idem_key};
+use crate::local::rows::change::Change;
+use crate::local::shard::slots::SlotId;
+use codeq_queue::{QueueKey, Time, UniqueUntil};
 use std::collections::{BTreeSet, HashMap};
 
 /// The task that has a key.
@@ -76,7 +76,7 @@ fn read_holder(bytes: &[u8]) -> Result<Holder, Corrupt> {
 
 impl Shard {
     /// A live task takes its key, unless it has been claimed and the key was for that long only.
-    pub(super) fn take_unique(&mut self, queue: u32, no: u64, seed: &Seed) {
+    pub(super) fn take_unique(&mut self, queue: u32, no: u64, seed: &TaskHead) {
         let Some(rule) = seed.body.unique() else { return };
         let key = idem_key(&self.queues.at(queue).key, &rule.key);
         let until = match rule.until {
@@ -86,8 +86,46 @@ impl Shard {
         self.unique.insert(key, Holder { no, tail: seed.tail, until });
     }
 
+    /// The key that a task had and has again after a requeue.
+    fn unique_again(&self, last: &PartialTask, now: Time) -> Option<IdemKey> {
+        let body = last.detail.body.as_ref()?;
+        let rule = body.unique().filter(|rule| rule.is_taken_again(last.created_at, last.attempts, now))?;
+        Some(idem_key(&QueueKey::new(&body.tenant, &body.command), &rule.key))
+    }
+
+    /// Whether another task has the key that this one would take again.
+    pub(super) fn is_unique_taken(&self, last: &PartialTask, now: Time) -> bool {
+        let holder = self.unique_again(last, now).and_then(|key| self.unique.get(&key));
+        holder.is_some_and(|holder| holder.no != last.no && holder.until.is_none_or(|until| until > now))
+    }
+
+    /// Who has the key that a reopened task does not take again.
+    pub(super) fn unique_of_others(
+        &self,
+        last: &PartialTask,
+        now: Time,
+    ) -> Option<(IdemKey, Option<Holder>)> {
+        let body = last.detail.body.as_ref()?;
+        let rule = body.unique()?;
+        if rule.is_taken_again(last.created_at, last.attempts, now) {
+            return None;
+        }
+        let key = idem_key(&QueueKey::new(&body.tenant, &body.command), &rule.key);
+        let holder = self.unique.get(&key);
+        Some((key, holder))
+    }
+
+    /// Leaves a key with the one that had it.
+    pub(super) fn leave_unique(&mut self, others: Option<(IdemKey, Option<Holder>)>) {
+        match others {
+            Some((key, Some(holder))) => self.unique.insert(key, holder),
+            Some((key, None)) => self.unique.remove(&key),
+            None => {}
+        }
+    }
+
     /// Has the tables know of a key that may outlive its task.
-    pub(super) fn store_unique(&mut self, no: u64, seed: &Seed) {
+    pub(super) fn store_unique(&mut self, no: u64, seed: &TaskHead) {
         let Some(rule) = seed.body.unique().filter(|rule| matches!(rule.until, UniqueUntil::For(_))) else {
             return;
         };

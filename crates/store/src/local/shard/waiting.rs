@@ -5,7 +5,7 @@
 
 use super::produce::done;
 use super::turn::{Reply, Turn};
-use crate::local::records::Final;
+use crate::local::format::records::Final;
 use codeq_queue::store::{Claim, ResultLookup, Wait};
 use codeq_queue::{Commands, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -166,10 +166,11 @@ impl Turn<'_> {
                 return;
             }
             let arrival = *arrival;
-            let has_work = match &held.hold {
-                Hold::Claim { claim, .. } => self.has_work(claim),
-                Hold::Result { .. } => false,
+            let claim = match &held.hold {
+                Hold::Claim { claim, .. } => Some(claim.clone()),
+                Hold::Result { .. } => None,
             };
+            let has_work = claim.is_some_and(|claim| self.has_work(&claim));
             self.shard.waiting.starved = Some(arrival + 1);
             if has_work && let Some(Hold::Claim { claim, ticket, .. }) = self.let_go(arrival) {
                 self.take_for(&claim, &ticket);
@@ -189,7 +190,7 @@ impl Turn<'_> {
         true
     }
 
-    fn has_work(&self, claim: &Claim) -> bool {
+    fn has_work(&mut self, claim: &Claim) -> bool {
         self.pick(&claim.tenant, &claim.commands).is_some()
     }
 
@@ -199,7 +200,7 @@ impl Turn<'_> {
             return;
         }
         while let Some(queue) = self.shard.fed.pop() {
-            while self.shard.queues.at(queue).head(&self.shard.slots, self.now).is_some() {
+            while self.shard.fresh_head(queue, self.now).is_some() {
                 let Some(arrival) = self.first_waiter(queue) else { break };
                 if self.is_full() {
                     // The others are served in the turns that follow.

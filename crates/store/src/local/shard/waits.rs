@@ -4,7 +4,9 @@
 //! into memory, and again every minute until it is told that the other side has noted it. The other side answers at
 //! once if what is asked about has ended, and else when it does.
 
-use crate::local::slots::SlotId;
+use crate::local::shard::slots::SlotId;
+#[cfg(all(debug_assertions, feature = "testing"))]
+use crate::testing::planted;
 use codeq_queue::{Standing, State, TaskId, Time, limits};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -60,6 +62,8 @@ pub struct Waits {
     told: VecDeque<EndNotice>,
     /// For those of other shards, once what is told is durable.
     outgoing: Vec<(u32, EndNotice)>,
+    /// Held tasks that have ended, and what they need not be told any more.
+    partings: Vec<Ask>,
 }
 
 impl Waits {
@@ -106,6 +110,33 @@ impl Waits {
         self.watchers.entry((ask.tenant.clone(), ask.id)).or_default().insert(ask.from);
     }
 
+    /// A held task has ended before it was told of this. Whether it was to be told here.
+    pub fn unwatch(&mut self, ask: &Ask) -> bool {
+        let watched = (ask.tenant.clone(), ask.id);
+        let Some(watchers) = self.watchers.get_mut(&watched) else { return false };
+        let was_there = watchers.remove(&ask.from);
+        if watchers.is_empty() {
+            self.watchers.remove(&watched);
+        }
+        was_there
+    }
+
+    /// A held task ends: it need not be told of these.
+    pub fn part(&mut self, tenant: &Arc<str>, from: Asker, open: impl IntoIterator<Item = TaskId>) {
+        let parting = |id| Ask { tenant: tenant.clone(), id, from, tries: 1 };
+        self.partings.extend(open.into_iter().map(parting));
+    }
+
+    pub fn take_partings(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.partings)
+    }
+
+    /// How many held tasks are to be told of an end here.
+    #[cfg(test)]
+    pub fn watching(&self) -> usize {
+        self.watchers.values().map(BTreeSet::len).sum()
+    }
+
     pub fn has_watchers(&self) -> bool {
         !self.watchers.is_empty()
     }
@@ -138,7 +169,7 @@ impl Waits {
     }
 
     pub fn has_outgoing(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.outgoing.is_empty() || !self.partings.is_empty()
     }
 
     pub fn take_outgoing(&mut self) -> Vec<(u32, EndNotice)> {
@@ -154,6 +185,10 @@ impl super::Shard {
 
     /// Whoever waits for this live task, which ends now, is to be told.
     pub(super) fn tell_end(&mut self, slot_id: SlotId, state: &State) {
+        #[cfg(all(debug_assertions, feature = "testing"))]
+        if planted::is_planted(planted::Bug::EndNotTold) {
+            return;
+        }
         if !self.waits.has_watchers() {
             return;
         }
@@ -163,3 +198,6 @@ impl super::Shard {
         self.waits.ended(self.index, &tenant, id, standing(state));
     }
 }
+
+#[cfg(test)]
+mod tests;

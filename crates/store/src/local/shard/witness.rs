@@ -1,13 +1,13 @@
 //! Telling what happened: an event for every entry that someone outside may want to know of.
 
 use super::Shard;
-use crate::local::entry::Entry;
+use crate::local::format::entry::Entry;
 use codeq_queue::event::{Event, What};
 use codeq_queue::{Owner, TaskId, Time};
 use std::sync::Arc;
 
 /// What is known of an entry before it is applied.
-pub struct Witness {
+pub struct EventDraft {
     at: Time,
     queue: u32,
     /// Ready tasks of the queue before.
@@ -18,12 +18,12 @@ pub struct Witness {
 
 impl Shard {
     /// `None` for entries that nobody watches.
-    pub fn witness(&mut self, entry: &Entry) -> Option<Witness> {
+    pub fn witness(&mut self, entry: &Entry) -> Option<EventDraft> {
         match entry {
             Entry::Created { no, tail, at, body, .. } => {
                 let queue = self.queues.intern(&body.tenant, &body.command);
                 let task = Some(self.ids.encode(*no, *tail));
-                Some(Witness {
+                Some(EventDraft {
                     at: *at,
                     queue,
                     ready: self.queues.at(queue).ready,
@@ -64,7 +64,7 @@ impl Shard {
                 let body = sketch.detail.body.as_ref()?;
                 let queue = self.queues.intern(&body.tenant, &body.command);
                 let task = Some(self.ids.encode(*no, sketch.tail));
-                Some(Witness {
+                Some(EventDraft {
                     at: *at,
                     queue,
                     ready: self.queues.at(queue).ready,
@@ -78,13 +78,13 @@ impl Shard {
                 let queue = self.queues.intern(&body.tenant, &body.command);
                 let task = Some(self.ids.encode(sketch.no, sketch.tail));
                 let ready = self.queues.at(queue).ready;
-                Some(Witness { at: imported.at, queue, ready, task, what: What::Created })
+                Some(EventDraft { at: imported.at, queue, ready, task, what: What::Created })
             }
             Entry::Paused { queue, is_paused } => {
                 let queue = self.queues.intern(&queue.tenant, &queue.command);
                 let what = if *is_paused { What::Paused } else { What::Resumed };
                 let ready = self.queues.at(queue).ready;
-                Some(Witness { at: self.counters.last, queue, ready, task: None, what })
+                Some(EventDraft { at: self.counters.last, queue, ready, task: None, what })
             }
             Entry::Extended { .. }
             | Entry::Awaited { .. }
@@ -99,10 +99,10 @@ impl Shard {
         }
     }
 
-    fn witness_of(&self, no: u64, at: Time, what: What) -> Option<Witness> {
+    fn witness_of(&self, no: u64, at: Time, what: What) -> Option<EventDraft> {
         let slot = self.slots.at(self.slots.find(no)?);
         let task = Some(self.ids.encode(slot.no, slot.tail));
-        Some(Witness { at, queue: slot.queue, ready: self.queues.at(slot.queue).ready, task, what })
+        Some(EventDraft { at, queue: slot.queue, ready: self.queues.at(slot.queue).ready, task, what })
     }
 
     /// The attempt of a live task, and who runs it.
@@ -112,7 +112,7 @@ impl Shard {
     }
 
     /// The event, once the entry has been applied.
-    pub fn event(&self, witness: Witness) -> Event {
+    pub fn event(&self, witness: EventDraft) -> Event {
         let queue = self.queues.at(witness.queue);
         Event {
             at: witness.at,

@@ -1,11 +1,11 @@
 //! The worker's verbs: claim, heartbeat, nack, abandon, submit.
 
 use super::Shard;
-use super::produce::Located;
-use super::turn::{Links, Part, Reply, TooLarge, Turn};
-use crate::local::entry::{Ended, Entry};
-use crate::local::records::Sketch;
-use crate::local::slots::{Extra, SlotId};
+use super::produce::TaskLookup;
+use super::turn::{Part, Reply, ShardContext, TooLarge, Turn};
+use crate::local::format::entry::{Ended, Entry};
+use crate::local::format::records::PartialTask;
+use crate::local::shard::slots::{EndFields, SlotId};
 use codeq_queue::lease::lease_end;
 use codeq_queue::queue::is_better;
 use codeq_queue::retry::{self, Ending, Next};
@@ -29,7 +29,7 @@ const READ_PAUSE: Duration = Duration::from_micros(500);
 /// The answer to one item: known, or a refusal whose wording depends on a task that is no longer live.
 pub enum Item<T> {
     Known(Result<T, Refusal>),
-    Ended { located: Located, report: Report },
+    Ended { located: TaskLookup, report: Report },
 }
 
 /// What came of reports, and those that are to be made again.
@@ -38,7 +38,7 @@ type Reports<T, I> = Part<Result<T, Refusal>, I>;
 impl Turn<'_> {
     /// Lends up to `claim.count` tasks, best first, without waiting, until another shard's head is better or
     /// the turn is full.
-    pub fn take(&mut self, claim: &Claim, rival: Option<(u8, Time)>) -> Vec<Sketch> {
+    pub fn take(&mut self, claim: &Claim, rival: Option<(u8, Time)>) -> Vec<PartialTask> {
         // What has expired is not lent, though its timer comes later.
         self.expire_tasks();
         let mut taken = Vec::new();
@@ -56,7 +56,7 @@ impl Turn<'_> {
         taken
     }
 
-    fn lend(&mut self, slot_id: SlotId, claim: &Claim) -> Sketch {
+    fn lend(&mut self, slot_id: SlotId, claim: &Claim) -> PartialTask {
         let slot = self.shard.slots.at(slot_id);
         let (no, attempts, queue) = (slot.no, slot.attempts + 1, slot.queue);
         let is_missing = slot.detail.is_none();
@@ -78,14 +78,14 @@ impl Turn<'_> {
 
     /// The next task for these commands: the first command with work, or with any command the highest
     /// priority and then the earliest created head.
-    pub fn pick(&self, tenant: &Arc<str>, commands: &Commands) -> Option<SlotId> {
-        let queues = &self.shard.queues;
+    pub fn pick(&mut self, tenant: &Arc<str>, commands: &Commands) -> Option<SlotId> {
+        let (shard, now) = (&mut *self.shard, self.now);
         match commands {
-            Commands::These(commands) => {
-                let head = |id: u32| queues.at(id).head(&self.shard.slots, self.now);
-                commands.iter().find_map(|command| head(queues.find(tenant, command)?))
-            }
-            Commands::Any => queues.best_head(tenant, &self.shard.slots, self.now),
+            Commands::These(commands) => commands.iter().find_map(|command| {
+                let queue = shard.queues.find(tenant, command)?;
+                shard.fresh_head(queue, now)
+            }),
+            Commands::Any => shard.fresh_best_head(tenant, now),
         }
     }
 
@@ -150,10 +150,10 @@ impl Turn<'_> {
     }
 
     /// Sends lent tasks to their claimer. If nobody is there any more they come back with a refund.
-    pub fn hand_over(&mut self, taken: Vec<Sketch>, reply: Reply<Vec<Task>>) {
+    pub fn hand_over(&mut self, taken: Vec<PartialTask>, reply: Reply<Vec<Task>>) {
         let needs_tables = taken.iter().any(|sketch| !sketch.detail.is_complete());
         self.group.releases.push(Box::new(move |links| {
-            let send = move |links: &Arc<Links>| {
+            let send = move |links: &Arc<ShardContext>| {
                 let tasks: Result<Vec<Task>, Failure> =
                     taken.into_iter().map(|sketch| links.library.task(sketch)).collect();
                 // Tasks that could not be read stay lent; their leases run out.
@@ -178,7 +178,7 @@ impl Turn<'_> {
                 self.links.inbox.post(move |turn| turn.take_back(unwanted));
                 return;
             }
-            let Located::Live(slot_id) = self.locate(&task.body.tenant, &task.id) else { continue };
+            let TaskLookup::Live(slot_id) = self.locate(&task.body.tenant, &task.id) else { continue };
             let slot = self.shard.slots.at(slot_id);
             if slot.attempts == task.attempts && slot.state.lease().is_some() {
                 self.give_up(slot_id, Ending::Refund, None);
@@ -263,8 +263,8 @@ impl Turn<'_> {
         act: impl FnOnce(&mut Self, SlotId, &Report) -> Result<T, Refusal>,
     ) -> Item<T> {
         match self.locate(&report.tenant, &report.id) {
-            Located::Live(slot_id) => Item::Known(act(self, slot_id, &report)),
-            Located::Nowhere => Item::Known(Err(Refusal::NotFound)),
+            TaskLookup::Live(slot_id) => Item::Known(act(self, slot_id, &report)),
+            TaskLookup::Nowhere => Item::Known(Err(Refusal::NotFound)),
             located => Item::Ended { located, report },
         }
     }
@@ -432,7 +432,7 @@ impl Shard {
         let command = &self.queues.at(slot.queue).spelling;
         let extra = slot.extra.get_or_insert_with(|| {
             let (key, webhook, options) = (None, None, None);
-            Box::new(Extra { key, webhook, command: (**command).into(), options, progress: None })
+            Box::new(EndFields { key, webhook, command: (**command).into(), options, progress: None })
         });
         extra.progress = Some(progress);
     }

@@ -4,7 +4,7 @@
 //! room. The checksum is seeded with the store, the table and the offset, so that a block which lies somewhere
 //! else than it was written is not believed.
 
-use crate::local::codec::{Corrupt, Reader, Writer};
+use crate::local::format::codec::{Corrupt, Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub const HEADER_BYTES: usize = 16;

@@ -3,8 +3,8 @@
 use super::catalog::{self, Catalog, NamedTable};
 use super::table::{Group, TableError};
 use super::writer::TableWriter;
-use crate::local::files::{File, Files};
-use crate::local::records::{Counters, read_until};
+use crate::local::directory::files::{File, Files};
+use crate::local::format::records::{Counters, read_until};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl BulkTables {
     }
 
     fn end(&mut self, place: (Group, u8)) -> Result<(), TableError> {
-        if let Some(open) = self.open.remove(&place)
+        if let Some(mut open) = self.open.remove(&place)
             && let Some(meta) = open.writer.finish()?
         {
             self.tables.push(NamedTable { number: open.number, dead: 0, meta });

@@ -3,15 +3,16 @@
 //! Replaced as a whole: written aside, synced, renamed. After a crash it is the old one or the new one.
 
 use super::cache::BlockCache;
-use super::table::{FOOTER_BYTES, Table, TableMeta, next_cache_id, seed_of};
+use super::table::{FOOTER_BYTES, Table, TableMeta, seed_of};
 use super::version::Version;
-use crate::local::codec::{Corrupt, Reader, Writer};
-use crate::local::files::Files;
-use crate::local::records::Counters;
+use crate::local::directory::files::{Files, replace};
+use crate::local::format::codec::{Corrupt, Reader, Writer};
+use crate::local::format::records::Counters;
+use crate::local::journal;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -73,17 +74,10 @@ impl NamedTable {
         if found != self.meta.length {
             return Err(CatalogError::Length { file: path, found, expected: self.meta.length });
         }
-        Ok(Table {
-            meta: self.meta,
-            number: self.number,
-            dead: Arc::new(AtomicU64::new(self.dead)),
-            dead_seen: AtomicU64::new(u64::MAX),
-            file,
-            path,
-            cache: cache.clone(),
-            cache_id: next_cache_id(),
-            seed: seed_of(key, self.meta.serial),
-        })
+        let seed = seed_of(key, self.meta.serial);
+        let table = Table::new(self.meta, seed, (self.number, file, path), cache);
+        table.dead.store(self.dead, Ordering::Relaxed);
+        Ok(table)
     }
 }
 
@@ -173,24 +167,13 @@ impl Catalog {
             return Ok(Catalog { next_number: 1, counters: Counters::new(), ..Catalog::default() });
         }
         let file = files.open(NAME).map_err(io)?;
-        let length = usize::try_from(file.len().map_err(io)?).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; length];
-        let mut done = 0;
-        while done < length {
-            match file.read_at(&mut bytes[done..], done as u64).map_err(io)? {
-                0 => break,
-                count => done += count,
-            }
-        }
+        let mut bytes = Vec::new();
+        journal::load(&*file, &mut bytes).map_err(io)?;
         let damaged = |Corrupt(reason)| CatalogError::Damaged { file: files.path_of(NAME), reason };
-        Catalog::decode(&bytes[..done], key).map_err(damaged)
+        Catalog::decode(&bytes, key).map_err(damaged)
     }
 
     pub fn write(&self, files: &dyn Files, key: u64) -> io::Result<()> {
-        let draft = files.create(DRAFT)?;
-        draft.write_at(&self.encode(key), 0)?;
-        draft.sync_data()?;
-        files.rename(DRAFT, NAME)?;
-        files.sync_dir()
+        replace(files, NAME, DRAFT, &self.encode(key))
     }
 }

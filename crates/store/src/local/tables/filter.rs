@@ -3,11 +3,11 @@
 //! A Bloom filter in pages. A key belongs to one page, so that asking for it reads one page at most, and pages
 //! that nobody asks for take no memory.
 
-use crate::local::codec::Corrupt;
+use crate::local::format::codec::Corrupt;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const BITS_PER_KEY: usize = 12;
-const PROBES: u32 = 7;
+pub const PROBES: u32 = 7;
 /// In front of each page.
 const HASH_BYTES: usize = 8;
 const PAGE_BYTES: usize = 4096;

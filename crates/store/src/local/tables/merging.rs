@@ -5,10 +5,10 @@
 
 use super::cache::BlockCache;
 use super::table::{Group, Table, TableError};
-use super::version::{Version, Walk};
+use super::version::{StateWalk, Version, Walk};
 use super::writer::TableWriter;
-use crate::local::files::File;
-use crate::local::records::{STATE, read_until};
+use crate::local::directory::files::File;
+use crate::local::format::records::{STATE, read_until};
 use codeq_queue::Time;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -137,6 +137,8 @@ pub struct Merge {
     plan: Plan,
     /// What is live is decided by the tables of the instant at which it began.
     version: Arc<Version>,
+    /// Of bodies and then of heads: which of these tasks have ended.
+    states: Option<(u8, StateWalk)>,
     walk: Walk,
     writer: TableWriter<dyn File>,
     number: u64,
@@ -155,7 +157,7 @@ impl Merge {
         now: Time,
     ) -> Result<Merge, TableError> {
         let (walk, dead_before) = (Walk::whole(&plan.inputs)?, dead_of(&plan.inputs));
-        Ok(Merge { plan, version, walk, writer, number, path, now, dead_before })
+        Ok(Merge { plan, version, states: None, walk, writer, number, path, now, dead_before })
     }
 
     pub fn number(&self) -> u64 {
@@ -166,7 +168,13 @@ impl Merge {
     pub fn step(&mut self, bytes: usize, pause: &dyn Fn()) -> Result<bool, TableError> {
         let (mut done, mut rows) = (0, 0);
         while let Some((key, value)) = self.walk.row() {
-            if is_needed(&self.plan, &self.version, self.now, key, value)? {
+            let is_needed = match (self.plan.group, key.split_first()) {
+                (Group::Bodies, Some((kind, number))) => {
+                    !is_ended(&mut self.states, &self.version, *kind, number)?
+                }
+                _ => is_needed(&self.plan, &self.version, self.now, key, value)?,
+            };
+            if is_needed {
                 if self.plan.group == Group::Keys {
                     self.writer.keep_until(value.map_or(i64::MAX, read_until));
                 }
@@ -205,6 +213,21 @@ impl Merge {
     }
 }
 
+/// Whether a task has ended whose row is the next one of its kind.
+fn is_ended(
+    states: &mut Option<(u8, StateWalk)>,
+    version: &Version,
+    kind: u8,
+    number: &[u8],
+) -> Result<bool, TableError> {
+    if states.as_ref().is_none_or(|(other, _)| *other != kind) {
+        let from = number.try_into().map_or(0, u64::from_be_bytes);
+        *states = Some((kind, StateWalk::begin(version, (from, u64::MAX), false)?));
+    }
+    let (_, states) = states.as_mut().expect("made above");
+    Ok(states.state_of(number)? == Some(None))
+}
+
 fn is_needed(
     plan: &Plan,
     version: &Version,
@@ -213,10 +236,6 @@ fn is_needed(
     value: Option<&[u8]>,
 ) -> Result<bool, TableError> {
     match (plan.group, value) {
-        (Group::Bodies, _) => {
-            let no = plan.group.number_of(key).unwrap_or_default();
-            Ok(!version.is_ended(no)?)
-        }
         // A state that says "ended" hides a head until the head itself goes.
         (Group::Rows, None) if plan.has_oldest && key.first() == Some(&STATE) => {
             let number = key[1..].try_into().map(u64::from_be_bytes).unwrap_or_default();

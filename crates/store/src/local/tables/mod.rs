@@ -31,13 +31,14 @@ mod writer;
 pub use bulk::BulkTables;
 pub use cache::BlockCache;
 pub use catalog::{CatalogError, NAME as CATALOG_NAME};
+pub use filter::PROBES as FILTER_PROBES;
 pub use merging::ROWS_PER_PAUSE;
 pub use table::{Group, Table, TableError};
 pub use version::{Live, LiveHead, LiveRow, Version, Walk};
 pub use writer::TableWriter;
 
-use super::files::{Files, MemoryFile};
-pub use super::records::Counters;
+use crate::local::directory::files::{Files, MemoryFile};
+pub use crate::local::format::records::Counters;
 use catalog::{Catalog, NamedTable};
 use codeq_queue::Time;
 use merging::{Merge, Plan};

@@ -3,8 +3,8 @@
 use super::block::{self, Block};
 use super::cache::BlockCache;
 use super::filter::{self, FilterShape};
-use crate::local::codec::{Corrupt, Reader, Writer};
-use crate::local::files::File;
+use crate::local::directory::files::File;
+use crate::local::format::codec::{Corrupt, Reader, Writer};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,14 +75,6 @@ pub enum TableError {
     Io(#[from] io::Error),
     #[error("{} is damaged at byte {offset}: {reason}", .file.display())]
     Damaged { file: PathBuf, offset: u64, reason: &'static str },
-}
-
-impl TableError {
-    /// Whether making room on the disk would cure this.
-    pub fn is_full(&self) -> bool {
-        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, TableError::Io(cause) if matches!(cause.kind(), StorageFull | QuotaExceeded))
-    }
 }
 
 /// What is known of a table without reading it. Lies at its end and in the catalog.
@@ -190,12 +182,23 @@ pub struct Table {
 }
 
 /// Tables of all shards share a cache.
-pub fn next_cache_id() -> u64 {
+fn next_cache_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Table {
+    pub(super) fn new(
+        meta: TableMeta,
+        seed: u64,
+        (number, file, path): (u64, Arc<dyn File>, PathBuf),
+        cache: &Arc<BlockCache>,
+    ) -> Table {
+        let (dead, dead_seen) = (Arc::default(), AtomicU64::new(u64::MAX));
+        let (cache, cache_id) = (cache.clone(), next_cache_id());
+        Table { meta, number, dead, dead_seen, file, path, cache, cache_id, seed }
+    }
+
     pub fn serial(&self) -> u64 {
         self.meta.serial
     }

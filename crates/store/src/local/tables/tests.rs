@@ -1,11 +1,14 @@
 //! Tables against a plain map: what is read is what was written, whatever was merged, dropped, or cut off by a crash.
 
 use super::*;
-use crate::local::records::{body_key, head_key, hint_key, state_key, write_until};
+use crate::local::format::records::{body_key, head_key, hint_key, state_key, write_until};
 use crate::testing::forgetful::{Fault, ForgetfulDisk};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+
+mod damage;
+mod quiet;
 
 const KEY: u64 = 77;
 const NOW: Time = Time::from_millis(1_000_000);
@@ -306,7 +309,7 @@ fn history_that_is_over_is_dropped_with_its_files() {
 /// A day of little work, in which every task makes a batch of its own.
 #[test]
 fn many_small_batches_leave_few_files() {
-    let tables = open(Arc::new(crate::local::files::MemoryFiles::default())).unwrap();
+    let tables = open(Arc::new(crate::local::directory::files::MemoryFiles::default())).unwrap();
     for no in 0..5_000u64 {
         let mut rows = Rows::default();
         rows.put(

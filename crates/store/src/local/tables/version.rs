@@ -1,8 +1,8 @@
 //! A version: the tables of one instant, and how rows are found in them.
 
 use super::table::{Cursor, Group, Table, TableError};
-use crate::local::files::File;
-use crate::local::records::{Counters, body_key, head_key, state_key};
+use crate::local::directory::files::File;
+use crate::local::format::records::{Counters, body_key, head_key, state_key};
 use codeq_queue::Time;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -171,15 +171,25 @@ impl Version {
 
     /// Walks live tasks by their numbers: heads, and the rows of states that changed.
     pub fn walk_live(&self, from: u64, is_downward: bool) -> Result<Live, TableError> {
-        let bound = |key: fn(u64) -> [u8; 9]| match is_downward {
-            true => (key(from), key(0)),
-            false => (key(from), key(u64::MAX)),
-        };
-        let ((head, head_end), (state, state_end)) = (bound(head_key), bound(state_key));
+        let to = if is_downward { 0 } else { u64::MAX };
+        self.walk_both(head_key, (from, to), is_downward)
+    }
+
+    /// The same from one number to another, with bodies in place of heads.
+    pub fn walk_bodies(&self, from: u64, to: u64) -> Result<Live, TableError> {
+        self.walk_both(body_key, (from, to), false)
+    }
+
+    fn walk_both(
+        &self,
+        key: fn(u64) -> [u8; 9],
+        (from, to): (u64, u64),
+        is_downward: bool,
+    ) -> Result<Live, TableError> {
+        let bodies = self.group(Group::Bodies);
         Ok(Live {
-            heads: Walk::begin_closed(self.group(Group::Bodies), &head, &head_end, is_downward)?,
-            states: Walk::begin_closed(self.group(Group::Rows), &state, &state_end, is_downward)?,
-            is_downward,
+            heads: Walk::begin_closed(bodies, &key(from), &key(to), is_downward)?,
+            states: StateWalk::begin(self, (from, to), is_downward)?,
         })
     }
 
@@ -190,7 +200,7 @@ impl Version {
     }
 }
 
-/// Number and head of a live task, and the row of its state if that has changed.
+/// Number and head (or body) of a live task, and the row of its state if that has changed.
 pub type LiveHead = (u64, Vec<u8>, Option<Vec<u8>>);
 
 /// A live task as the tables have it.
@@ -210,21 +220,25 @@ pub struct Walk {
     /// Where it ends, this key included.
     end: Vec<u8>,
     is_closed: bool,
+    /// The key that it left last.
+    last: Vec<u8>,
 }
 
 impl Walk {
     fn begin(tables: &[Arc<Table>], from: &[u8], end: &[u8], is_downward: bool) -> Result<Walk, TableError> {
-        // Nothing of these is in front.
-        let is_ahead = |table: &&Arc<Table>| match table.group().number_of(from) {
-            Some(no) if is_downward => table.meta.first <= no,
-            Some(no) => table.meta.last >= no,
-            None => true,
+        // Nothing of these is in front, or before the end.
+        let is_ahead = |table: &&Arc<Table>| {
+            let number_of = |key| table.group().number_of(key);
+            let (low, high) = if is_downward { (end, from) } else { (from, end) };
+            number_of(low).is_none_or(|no| table.meta.last >= no)
+                && number_of(high).is_none_or(|no| table.meta.first <= no)
         };
         let ahead = tables.iter().filter(is_ahead);
         let cursors = ahead.map(|table| Cursor::seek(table.clone(), from, is_downward));
         let cursors = cursors.collect::<Result<Vec<_>, _>>()?;
         let heap = (0..cursors.len()).filter(|index| cursors[*index].key().is_some()).collect();
-        let mut walk = Walk { cursors, heap, is_downward, end: end.to_vec(), is_closed: false };
+        let (end, last) = (end.to_vec(), Vec::new());
+        let mut walk = Walk { cursors, heap, is_downward, end, is_closed: false, last };
         for at in (0..walk.heap.len() / 2).rev() {
             walk.sink(at);
         }
@@ -284,9 +298,11 @@ impl Walk {
     /// Leaves the row and all older ones with the same key.
     pub fn advance(&mut self) -> Result<(), TableError> {
         let Some(first) = self.heap.first().copied() else { return Ok(()) };
-        let Some(key) = self.cursors[first].key().map(<[u8]>::to_vec) else { return Ok(()) };
+        let Some(key) = self.cursors[first].key() else { return Ok(()) };
+        self.last.clear();
+        self.last.extend_from_slice(key);
         while let Some(top) = self.heap.first().copied()
-            && self.cursors[top].key() == Some(&*key)
+            && self.cursors[top].key() == Some(&*self.last)
         {
             self.cursors[top].advance()?;
             if self.cursors[top].key().is_none() {
@@ -298,11 +314,39 @@ impl Walk {
     }
 }
 
+/// States of tasks in the order of their numbers.
+pub struct StateWalk {
+    states: Walk,
+    is_downward: bool,
+}
+
+impl StateWalk {
+    pub(super) fn begin(
+        version: &Version,
+        (from, to): (u64, u64),
+        is_downward: bool,
+    ) -> Result<StateWalk, TableError> {
+        let rows = version.group(Group::Rows);
+        let states = Walk::begin_closed(rows, &state_key(from), &state_key(to), is_downward)?;
+        Ok(StateWalk { states, is_downward })
+    }
+
+    /// The row of this number, or that it says that the task has ended. The next number asked for comes behind it.
+    pub(super) fn state_of(&mut self, number: &[u8]) -> Result<Option<Option<&[u8]>>, TableError> {
+        while let Some((key, _)) = self.states.row() {
+            match key[1..].cmp(number) {
+                order if order.is_ne() && order.is_lt() != self.is_downward => self.states.advance()?,
+                order => return Ok(self.states.row().filter(|_| order.is_eq()).map(|(_, row)| row)),
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Live tasks in the order of their numbers.
 pub struct Live {
     heads: Walk,
-    states: Walk,
-    is_downward: bool,
+    states: StateWalk,
 }
 
 impl Live {
@@ -312,22 +356,11 @@ impl Live {
             let number = key[1..].to_vec();
             let head = head.map(<[u8]>::to_vec);
             self.heads.advance()?;
-            let state = self.state_of(&number)?;
+            let state = self.states.state_of(&number)?.map(|row| row.map(<[u8]>::to_vec));
             let (Ok(number), Some(head)) = (number.try_into(), head) else { continue };
             match state {
                 Some(None) => {}
                 state => return Ok(Some((u64::from_be_bytes(number), head, state.flatten()))),
-            }
-        }
-        Ok(None)
-    }
-
-    fn state_of(&mut self, number: &[u8]) -> Result<Option<Option<Vec<u8>>>, TableError> {
-        while let Some((key, row)) = self.states.row() {
-            match key[1..].cmp(number) {
-                std::cmp::Ordering::Equal => return Ok(Some(row.map(<[u8]>::to_vec))),
-                order if order.is_lt() != self.is_downward => self.states.advance()?,
-                _ => break,
             }
         }
         Ok(None)

@@ -3,13 +3,12 @@
 use super::block::BlockBuilder;
 use super::cache::BlockCache;
 use super::filter::{self, FilterShape};
-use super::table::{Group, Table, TableError, TableMeta, next_cache_id, seed_of};
-use crate::local::codec::Writer;
-use crate::local::files::{File, MemoryFile};
+use super::table::{Group, Table, TableError, TableMeta, seed_of};
+use crate::local::directory::files::{File, MemoryFile};
+use crate::local::format::codec::Writer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Bytes of rows in a block, about. Small rows that are looked up one by one lie in smaller ones.
 const BLOCK_BYTES: usize = 16 << 10;
@@ -136,17 +135,7 @@ impl<F: File + ?Sized> TableWriter<F> {
     }
 
     fn table(self, file: Arc<dyn File>, number: u64, path: PathBuf, cache: &Arc<BlockCache>) -> Arc<Table> {
-        Arc::new(Table {
-            meta: self.meta,
-            number,
-            dead: Arc::new(AtomicU64::new(0)),
-            dead_seen: AtomicU64::new(u64::MAX),
-            file,
-            path,
-            cache: cache.clone(),
-            cache_id: next_cache_id(),
-            seed: self.seed,
-        })
+        Arc::new(Table::new(self.meta, self.seed, (number, file, path), cache))
     }
 }
 
@@ -164,11 +153,7 @@ impl TableWriter<MemoryFile> {
 
 impl TableWriter<dyn File> {
     /// Ends the file and syncs it. Gives what is known of it; `None` if there is nothing in it.
-    pub fn finish(mut self) -> Result<Option<TableMeta>, TableError> {
-        self.finish_here()
-    }
-
-    fn finish_here(&mut self) -> Result<Option<TableMeta>, TableError> {
+    pub fn finish(&mut self) -> Result<Option<TableMeta>, TableError> {
         if self.meta.rows == 0 {
             return Ok(None);
         }
@@ -184,7 +169,7 @@ impl TableWriter<dyn File> {
         path: PathBuf,
         cache: &Arc<BlockCache>,
     ) -> Result<Option<Arc<Table>>, TableError> {
-        let meta = self.finish_here()?;
+        let meta = self.finish()?;
         let file = self.file.clone();
         Ok(meta.map(|_| self.table(file, number, path, cache)))
     }

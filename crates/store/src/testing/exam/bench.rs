@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// Long enough for the slowest disk; only a broken store uses it up.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lease that [`Bench::claim`] asks for.
 pub const LEASE: Duration = Duration::from_secs(60);
@@ -277,6 +277,10 @@ impl Bench {
 
     pub async fn requeue(&self, id: TaskId, max_attempts: Option<u32>) -> Result<Task, Refusal> {
         one(self.ask("requeue", self.store().requeue(vec![self.named(id)], max_attempts)).await)
+    }
+
+    pub async fn run_now(&self, id: TaskId) -> Result<Task, Refusal> {
+        one(self.ask("run now", self.store().run_now(vec![self.named(id)])).await)
     }
 
     pub async fn remove(&self, id: TaskId) -> Result<(), Refusal> {

@@ -77,6 +77,17 @@ pub async fn the_counts_of_the_dead_and_the_failed(open: Open) {
     let failed = bench.create_and_take(New::of("render")).await;
     bench.submit(&failed, Outcome::failed("no")).await.expect("the owner may fail its task");
     check(&bench, &[dead, failed.id], (0, 0, 0, 1), "a failed task is not dead").await;
+    let cancelled = bench.create("render").await.id;
+    bench.cancel(cancelled).await.expect("a ready task can be cancelled");
+    assert_eq!(bench.stats("render").await.failed, 1, "neither the dead nor the cancelled one counts");
+    bench.requeue(failed.id, None).await.expect("a failed task can be requeued");
+    assert_eq!(bench.stats("render").await.failed, 0);
+    let failed = bench.take("render").await;
+    bench.submit(&failed, Outcome::failed("no")).await.expect("the owner may fail its task");
+    assert_eq!(bench.stats("render").await.failed, 1);
+    let later = bench.now().plus_seconds(86_400 * 366);
+    assert_eq!(bench.cleanup(later, 10).await, 2, "the failed and the cancelled one");
+    assert_eq!(bench.stats("render").await.failed, 0);
     bench.remove(dead).await.expect("a dead letter can be removed");
     check(&bench, &[dead, failed.id], (0, 0, 0, 0), "removed").await;
 }

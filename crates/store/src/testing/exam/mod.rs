@@ -13,6 +13,7 @@ pub mod bench;
 pub mod candidate;
 pub mod request;
 
+pub mod auditing;
 pub mod backoff;
 pub mod batches;
 pub mod catalogue;
@@ -37,6 +38,7 @@ pub mod reopening;
 pub mod results;
 pub mod retention;
 pub mod returning;
+pub mod running_now;
 pub mod schedules;
 pub mod stopping;
 pub mod unique;
@@ -241,6 +243,13 @@ macro_rules! exam {
                 the_history_remembers_the_last_twenty,
                 the_history_outlives_a_requeue,
             }
+            running_now {
+                a_delayed_task_is_ready_at_once_and_joins_the_tail,
+                a_task_that_waits_for_its_retry_is_ready_at_once,
+                a_ready_task_stays_as_it_is,
+                what_does_not_wait_for_its_time_is_not_made_ready,
+                a_waiting_claim_gets_what_is_run_now,
+            }
             counting {
                 the_counts_follow_every_transition,
                 the_counts_of_the_dead_and_the_failed,
@@ -262,6 +271,7 @@ macro_rules! exam {
                 a_subscription_of_another_tenant_cannot_be_renewed,
             }
             outbox {
+                a_large_body_is_asked_for_alone,
                 a_result_is_called_back_with_its_exact_text,
                 every_end_is_called_back,
                 retries_refusals_and_retention_are_not_called_back,
@@ -305,6 +315,7 @@ macro_rules! exam {
             stopping {
                 a_task_that_nobody_claims_in_time_fails,
                 a_task_that_was_claimed_does_not_expire,
+                a_task_run_now_still_expires,
                 a_lease_never_outlives_the_longest_run,
                 a_cancel_with_grace_lets_the_owner_finish,
                 a_cancelled_task_ends_at_its_deadline,
@@ -312,6 +323,10 @@ macro_rules! exam {
                 a_cancel_with_grace_ends_what_does_not_run,
                 checkpoints_reach_the_next_attempt_and_progress_who_asks,
                 cancels_checkpoints_and_expiries_are_kept,
+            }
+            auditing {
+                a_deed_takes_its_record_along,
+                what_was_refused_leaves_no_record,
             }
             unique {
                 a_second_create_finds_the_holder_until_it_ends,
@@ -321,6 +336,9 @@ macro_rules! exam {
                 a_later_create_replaces_what_nobody_has_claimed,
                 a_later_create_cancels_the_holder,
                 unique_keys_and_replaced_payloads_are_kept,
+                a_requeue_takes_the_key_again_or_is_refused,
+                a_requeue_leaves_a_key_that_was_for_the_first_claim_alone,
+                a_requeue_leaves_a_key_whose_time_is_over_alone,
             }
         }
     };
@@ -350,6 +368,7 @@ macro_rules! exam_schedules {
                 missed_ticks_are_caught_up_with,
                 a_paused_schedule_makes_and_misses_nothing,
                 a_trigger_makes_a_task_besides_the_plan,
+                a_trigger_and_a_tick_pass_a_full_queue,
                 a_put_creates_changes_or_leaves_alone,
                 a_deleted_schedule_does_not_tick,
                 schedules_are_listed_by_name_within_their_tenant,
@@ -368,6 +387,9 @@ macro_rules! exam_policies {
         $crate::exam! { @topics $open;
             policies {
                 a_flood_in_one_lane_delays_others_by_one_task,
+                tasks_that_waited_before_there_were_lanes_take_part,
+                tasks_of_lanes_that_are_held_or_delayed_take_their_turn,
+                a_policy_counts_at_once_in_very_many_lanes,
                 lanes_are_served_by_weight_and_within_them_by_priority,
                 no_more_run_than_the_queue_allows,
                 no_more_of_a_lane_run_than_it_may,
@@ -447,6 +469,7 @@ mod tests {
             include_str!("outbox.rs"),
             include_str!("clock.rs"),
             include_str!("reopening.rs"),
+            include_str!("auditing.rs"),
             include_str!("policies.rs"),
             include_str!("schedules.rs"),
             include_str!("stopping.rs"),

@@ -10,7 +10,7 @@ fn operation(bench: &Bench, id: u128) -> Operation {
         id,
         tenant: Some(bench.tenant.clone()),
         kind: OperationKind::Requeue,
-        filter: Filter { error: Some("time".into()), ..Filter::default() },
+        filter: Filter { error: Some("time".into()), batch: Some(TaskId::from_bits(8)), ..Filter::default() },
         max_attempts: Some(3),
         rate_per_second: 10,
         state: OperationState::Running,
@@ -28,6 +28,8 @@ fn operation(bench: &Bench, id: u128) -> Operation {
         version: 1,
         holder: 9,
         held_until: bench.now(),
+        by: Some("ann".into()),
+        cause: Some("timeout after <n> s".into()),
     }
 }
 

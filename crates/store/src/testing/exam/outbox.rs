@@ -171,6 +171,42 @@ pub async fn a_callback_to_retry_is_due_when_said(open: Open) {
     assert_eq!(one(take(&bench).await).id, delivery.id);
 }
 
+/// What is sent may be as large as a result, and very many may wait.
+pub async fn a_large_body_is_asked_for_alone(open: Open) {
+    let bench = Bench::new(&open);
+    let task = bench.create_and_take(hooked()).await;
+    let result = format!("\"{}\"", "x".repeat(300_000));
+    bench.submit(&task, Outcome::completed(&result)).await.expect("the owner may complete");
+    completed(&bench).await;
+    let taken = take(&bench).await;
+    let (large, small) = match taken.as_slice() {
+        [one, other] if one.task_id == task.id => (one, other),
+        [one, other] => (other, one),
+        _ => panic!("{} were taken", taken.len()),
+    };
+    assert!(small.has_body() && !large.has_body());
+    let body = async |id| bench.ask("delivery_body", bench.store().delivery_body(id)).await;
+    let whole = body(large.id).await.expect("it is there");
+    assert!(whole.contains(&result));
+    assert_eq!(body(small.id).await.as_ref(), Some(&small.body));
+    for delivery in [large, small] {
+        let failed = DeliveryReport::Failed { error: "no".into() };
+        assert_eq!(report(&bench, delivery.id, failed).await, Ok(()));
+    }
+    let failed = list(&bench, true).await;
+    assert_eq!(failed.iter().filter(|delivery| delivery.has_body()).count(), 1);
+    if bench.candidate.keeps_on_reopen() {
+        bench.candidate.reopen();
+    }
+    assert_eq!(list(&bench, true).await, failed);
+    assert_eq!(body(large.id).await, Some(whole.clone()));
+    let again = redeliver(&bench, large.id).await.expect("a failed callback can be redelivered");
+    assert_eq!((again.id, again.url), (large.id, large.url.clone()));
+    assert_eq!(body(large.id).await, Some(whole));
+    assert_eq!(report(&bench, large.id, DeliveryReport::Delivered).await, Ok(()));
+    assert_eq!(body(large.id).await, None);
+}
+
 async fn failed(bench: &Bench) -> Delivery {
     completed(bench).await;
     let delivery = one(take(bench).await);

@@ -71,6 +71,67 @@ pub async fn a_flood_in_one_lane_delays_others_by_one_task(open: Open) {
     assert_eq!((stats.ready_total(), stats.in_progress), (12, 10));
 }
 
+pub async fn tasks_that_waited_before_there_were_lanes_take_part(open: Open) {
+    let bench = Bench::new(&open);
+    let first = bench.make(New::of("mail")).await.task;
+    let second = bench.make(in_lane("a")).await.task;
+    let mut taken: Vec<_> = bench.claim(&["mail"], 5).await.iter().map(|task| task.id).collect();
+    let mut made = vec![first.id, second.id];
+    taken.sort();
+    made.sort();
+    assert_eq!(taken, made);
+}
+
+/// A task that waits for another one, or for its time, has its place in its lane from the start.
+pub async fn tasks_of_lanes_that_are_held_or_delayed_take_their_turn(open: Open) {
+    let bench = Bench::new(&open);
+    put(&bench, "mail", r#"{"lanes":{"concurrency":1},"maxReady":4}"#).await;
+    let first = bench.create("first").await;
+    let held = bench.make(in_lane("a").after(&[first.id])).await.task;
+    let late = bench.make(in_lane("a").delayed_ms(60_000)).await.task;
+    let other = bench.make(in_lane("a")).await.task;
+    assert!(bench.claim(&["mail"], 5).await.iter().map(|task| task.id).eq([other.id]));
+    super::dependencies::work(&bench, "first").await;
+    super::dependencies::is_ready(&bench, held.id).await;
+    bench.run_now(late.id).await.expect("a delayed task can run now");
+    assert_eq!((count(&bench, 5).await, bench.stats("mail").await.limited), (0, 2));
+    for expected in [held.id, late.id] {
+        let running = bench.get(if expected == held.id { other.id } else { held.id }).await;
+        bench.complete(&running).await;
+        assert!(bench.claim(&["mail"], 5).await.iter().map(|task| task.id).eq([expected]));
+    }
+}
+
+/// A policy counts from the moment on at which it was answered, and the shard is not held up by very many lanes that take
+/// it over.
+pub async fn a_policy_counts_at_once_in_very_many_lanes(open: Open) {
+    const LANES: usize = 1_300;
+    let bench = Bench::new(&open);
+    for from in (0..LANES).step_by(100) {
+        let lanes = (from..from + 100).map(|lane| format!("lane-{lane}"));
+        let twice = lanes.flat_map(|lane| [in_lane(&lane), in_lane(&lane)]);
+        let tasks = twice.map(|task| task.build(&bench.tenant)).collect();
+        let made = bench.ask("create", bench.store().create(tasks)).await;
+        assert!(made.iter().all(Result::is_ok));
+    }
+    let mut started = 0;
+    while started < LANES {
+        started += count(&bench, 100).await;
+    }
+    put(&bench, "mail", r#"{"lanes":{"concurrency":1}}"#).await;
+    assert_eq!(count(&bench, 10).await, 0, "every lane has one running");
+    let waiting = bench.hold(Commands::These([Arc::from("mail")].into()), Wait::Forever).await;
+    put(&bench, "mail", r#"{"lanes":{"concurrency":2}}"#).await;
+    let mut again = within("a claim that waited", waiting).await.expect("it is answered").len();
+    within("every lane starts another", async {
+        while again < LANES {
+            again += count(&bench, 100).await;
+        }
+    })
+    .await;
+    assert_eq!((again, count(&bench, 10).await), (LANES, 0));
+}
+
 pub async fn lanes_are_served_by_weight_and_within_them_by_priority(open: Open) {
     let bench = Bench::new(&open);
     put(&bench, "mail", r#"{"lanes":{"overrides":{"big":{"weight":3}}}}"#).await;

@@ -5,6 +5,7 @@
 
 use super::bench::{Bench, eventually};
 use super::candidate::Open;
+use super::request::New;
 use codeq_queue::create::CreateRequest;
 use codeq_queue::schedule::{
     Backfill, Definition, SCHEDULE_HEADER, SCHEDULED_FOR_HEADER, Schedule, SchedulePut, ScheduleRequest,
@@ -226,6 +227,26 @@ pub async fn a_trigger_makes_a_task_besides_the_plan(open: Open) {
     bench.settle().await;
     assert_eq!(tasks(&bench).await.len(), 3);
     assert_eq!(trigger(&bench, "none").await, Err(Refusal::ScheduleNotFound));
+}
+
+/// Only a producer's create is refused by a full queue.
+pub async fn a_trigger_and_a_tick_pass_a_full_queue(open: Open) {
+    let bench = Bench::new(&open);
+    let store = bench.store();
+    let policies = store.policing().expect("the candidate keeps policies");
+    let policy = policies.put_policy(bench.key("report"), r#"{"maxReady":1}"#.into());
+    bench.ask("put policy", policy).await.unwrap();
+    put(&bench, "n", every_ten(|r| r.overlap = Some("allow".into()))).await.unwrap();
+    let first = trigger(&bench, "n").await.unwrap();
+    let second = trigger(&bench, "n").await.unwrap();
+    assert_ne!(first.id, second.id);
+    assert_eq!(bench.get(second.id).await.state.place(), second.state.place());
+    bench.advance(10);
+    bench.settle().await;
+    assert_eq!(tasks(&bench).await.len(), 3);
+    let create = vec![New::of("report").build(&bench.tenant)];
+    let refused = bench.ask("create", bench.store().create(create)).await;
+    assert_eq!(refused, [Err(Refusal::QueueFull)]);
 }
 
 pub async fn a_put_creates_changes_or_leaves_alone(open: Open) {

@@ -45,6 +45,16 @@ pub async fn a_task_that_was_claimed_does_not_expire(open: Open) {
     assert_eq!(bench.take("render").await.id, task.id);
 }
 
+pub async fn a_task_run_now_still_expires(open: Open) {
+    let bench = Bench::new(&open);
+    let expires = bench.now().plus_seconds(10);
+    let task = bench.make(New::of("render").delayed_ms(60_000).expires_at(expires)).await.task;
+    bench.run_now(task.id).await.expect("a delayed task can run now");
+    bench.advance(10);
+    assert!(bench.claim_any(1).await.is_empty());
+    assert_eq!(bench.get(task.id).await.state, State::Failed);
+}
+
 pub async fn a_lease_never_outlives_the_longest_run(open: Open) {
     let bench = Bench::new(&open);
     let task = bench.create_and_take(New::of("render").max_run(LEASE / 2)).await;

@@ -3,7 +3,7 @@
 use super::bench::{Bench, until};
 use super::candidate::Open;
 use super::request::New;
-use codeq_queue::{OnConflict, State, UniqueUntil};
+use codeq_queue::{OnConflict, Outcome, Refusal, State, UniqueUntil};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -123,4 +123,50 @@ pub async fn unique_keys_and_replaced_payloads_are_kept(open: Open) {
     assert!(!bench.make(replaced()).await.is_duplicate);
     bench.advance(60);
     assert!(!bench.make(timed()).await.is_duplicate);
+}
+
+pub async fn a_requeue_takes_the_key_again_or_is_refused(open: Open) {
+    let bench = Bench::new(&open);
+    let wish = || new(UniqueUntil::Ended, OnConflict::Keep);
+    let failed = bench.create_and_take(wish()).await;
+    bench.submit(&failed, Outcome::failed("no")).await.expect("the owner may fail its task");
+    let holder = bench.make(wish()).await;
+    assert!(!holder.is_duplicate, "a failed task has no key");
+    let before = bench.get(failed.id).await;
+    assert_eq!(bench.requeue(failed.id, None).await, Err(Refusal::UniqueConflict));
+    assert_eq!(bench.get(failed.id).await, before);
+    assert_eq!(bench.make(wish()).await.task.id, holder.task.id, "the holder keeps its key");
+    bench.complete(&bench.take("render").await).await;
+    bench.requeue(failed.id, None).await.expect("the key is free");
+    let second = bench.make(wish()).await;
+    assert_eq!((second.is_duplicate, second.task.id), (true, failed.id));
+}
+
+pub async fn a_requeue_leaves_a_key_that_was_for_the_first_claim_alone(open: Open) {
+    let bench = Bench::new(&open);
+    let wish = || new(UniqueUntil::Started, OnConflict::Keep);
+    let failed = bench.create_and_take(wish()).await;
+    bench.submit(&failed, Outcome::failed("no")).await.expect("the owner may fail its task");
+    let holder = bench.make(wish()).await.task;
+    bench.requeue(failed.id, None).await.expect("it has been claimed before");
+    assert_eq!(bench.make(wish()).await.task.id, holder.id);
+    let cancelled =
+        bench.make(New::of("other").unique("k", UniqueUntil::Started, OnConflict::Keep)).await.task;
+    bench.cancel(cancelled.id).await.expect("a ready task can be cancelled");
+    bench.make(New::of("other").unique("k", UniqueUntil::Started, OnConflict::Keep)).await;
+    assert_eq!(bench.requeue(cancelled.id, None).await, Err(Refusal::UniqueConflict));
+}
+
+pub async fn a_requeue_leaves_a_key_whose_time_is_over_alone(open: Open) {
+    let bench = Bench::new(&open);
+    let wish = || new(UniqueUntil::For(MINUTE), OnConflict::Keep);
+    let failed = bench.create_and_take(wish()).await;
+    bench.submit(&failed, Outcome::failed("no")).await.expect("the owner may fail its task");
+    bench.advance(60);
+    let holder = bench.make(wish()).await;
+    assert!(!holder.is_duplicate);
+    bench.requeue(failed.id, None).await.expect("its time with the key is over");
+    assert_eq!(bench.make(wish()).await.task.id, holder.task.id, "the holder keeps its key");
+    bench.cancel(failed.id).await.expect("a ready task can be cancelled");
+    assert_eq!(bench.make(wish()).await.task.id, holder.task.id);
 }

@@ -1,6 +1,7 @@
 //! What the driver draws: requests, callers, targets and instants, all from one seed.
 
 use super::driver::Driver;
+use super::limits::{self, ModelLimits};
 use super::state::{Entry, Model};
 use crate::testing::exam::request::New;
 use codeq_queue::store::{Claim, Report, TaskRef, Wait};
@@ -10,7 +11,13 @@ use rand::seq::IndexedRandom;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const TENANTS: [&str; 3] = ["acme", "umbrella", "initech"];
+pub const TENANTS: [&str; 5] = ["acme", "umbrella", "initech", LANES, ORDERS];
+const PLAIN_TENANTS: usize = 3;
+/// Tenants of one queue each, with lanes and a policy: the second one's lanes are served in order.
+const LANES: &str = "lanes";
+const ORDERS: &str = "orders";
+const LANE_COMMAND: &str = "crop";
+const LANE_NAMES: [&str; 4] = ["", "a", "b", "c"];
 pub const COMMANDS: [&str; 5] = ["render", "Encode", "mail.send", "a:b-c_d", "z"];
 const WORKERS: [(&str, &str); 3] = [("subject", "one"), ("subject", "two"), ("other", "one")];
 const KEYS: [&str; 6] = ["k1", "k2", "k3", "k4", "k5", "k6"];
@@ -25,7 +32,35 @@ impl Driver {
     }
 
     pub(super) fn tenant(&mut self) -> Arc<str> {
-        self.pick(&TENANTS).into()
+        self.pick(&TENANTS[..PLAIN_TENANTS]).into()
+    }
+
+    fn lane_tenant(&mut self) -> Arc<str> {
+        self.pick(&[LANES, ORDERS]).into()
+    }
+
+    /// A policy for a queue that has lanes. That lanes are served in order is decided once.
+    pub(super) fn policy(&mut self) -> (QueueKey, (&'static str, ModelLimits)) {
+        let tenant = self.lane_tenant();
+        let policy = if *tenant == *ORDERS { limits::ORDERED } else { self.pick(&limits::POLICIES) };
+        (QueueKey::new(&tenant, LANE_COMMAND), policy)
+    }
+
+    fn lane_request(&mut self) -> NewTask {
+        let payload = format!("{{ \"n\": {} }}", self.rng.random::<u32>());
+        let mut new = New::of(LANE_COMMAND).payload(&payload).max_attempts(self.rng.random_range(1..=4));
+        let lane = self.pick(&LANE_NAMES);
+        if !lane.is_empty() {
+            new = new.lane(lane);
+        }
+        if self.one_in(3) {
+            new = new.priority(self.rng.random_range(0..10));
+        }
+        if self.one_in(8) {
+            new = new.delayed_ms(self.rng.random_range(0..20_000));
+        }
+        let tenant = self.lane_tenant();
+        new.build(&tenant)
     }
 
     pub(super) fn owner(&mut self) -> Arc<Owner> {
@@ -48,6 +83,9 @@ impl Driver {
     }
 
     pub(super) fn request(&mut self) -> NewTask {
+        if self.one_in(4) {
+            return self.lane_request();
+        }
         let payload = format!("{{ \"n\": {} }}", self.rng.random::<u32>());
         let mut new = New::of(&self.command()).payload(&payload);
         new = new.max_attempts(self.rng.random_range(1..=4));
@@ -80,8 +118,12 @@ impl Driver {
             let names: Vec<String> = (0..count).map(|_| self.command()).collect();
             Commands::these(names.iter().map(String::as_str))
         };
+        let (tenant, commands) = match self.one_in(4) {
+            true => (self.lane_tenant(), self.pick_lane_commands()),
+            false => (self.tenant(), commands),
+        };
         Claim {
-            tenant: self.tenant(),
+            tenant,
             commands,
             owner: self.owner(),
             lease: Duration::from_secs(self.rng.random_range(1..120)),
@@ -90,6 +132,10 @@ impl Driver {
             // Over by every clock: waits are reckoned from the candidate's, which may have been set back.
             wait: if self.one_in(4) { Wait::Until(Time::ZERO) } else { Wait::No },
         }
+    }
+
+    fn pick_lane_commands(&mut self) -> Commands {
+        if self.one_in(3) { Commands::Any } else { Commands::these([LANE_COMMAND]) }
     }
 
     fn drawn(&mut self, wanted: impl Fn(&Entry) -> bool) -> Option<TaskRef> {

@@ -4,12 +4,13 @@
 //! seed elsewhere; seeds whose rules have no jitter repeat exactly.
 
 use super::state::{Entry, Model};
+use crate::testing::campaign::sized;
 use crate::testing::exam::bench::PATIENCE;
 use crate::testing::exam::request::New;
 use crate::testing::exam::{Candidate, Open, START};
 use crate::{Clock, Rules};
-use codeq_queue::store::{Answer, TaskRef};
-use codeq_queue::{Backoff, BackoffPolicy, State, Store, Task, TaskId, Time};
+use codeq_queue::store::{Answer, ResultLookup, TaskRef};
+use codeq_queue::{Backoff, BackoffPolicy, Body, State, Store, Task, TaskId, Time};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::BTreeMap;
@@ -22,7 +23,6 @@ pub type Compared = Result<(), String>;
 const CHECK_EVERY: usize = 200;
 /// Enough queues to reach every shard of a store with a handful of them.
 const PROBES: usize = 32;
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 const OPERATIONS: usize = 5_000;
 
 pub struct Driver {
@@ -53,7 +53,7 @@ pub fn rules_for(seed: u64) -> Rules {
 pub async fn run_from_environment(open: Open) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let operations = number("CODEQ_MODEL_OPS").map_or(OPERATIONS, |n| usize::try_from(n).expect("a count"));
-    let seeds: Vec<u64> = number("CODEQ_MODEL_SEED").map_or(SEEDS.collect(), |seed| vec![seed]);
+    let seeds: Vec<u64> = number("CODEQ_MODEL_SEED").map_or((1..=sized(3, 10)).collect(), |seed| vec![seed]);
     for seed in seeds {
         run(open(rules_for(seed)), seed, operations).await;
     }
@@ -85,12 +85,24 @@ pub async fn run(candidate: Arc<dyn Candidate>, seed: u64, operations: usize) {
     driver.store().close().await.expect("the store closes");
 }
 
-/// The number of a ready task is the store's own affair; only the order it makes is compared.
+/// The numbers of a task are the store's own affair; only the order they make is compared.
 pub fn unnumbered(mut task: Task) -> Task {
+    if task.body.options.as_ref().is_some_and(|options| options.accepted.is_some()) {
+        let mut options = task.body.options.as_deref().cloned().unwrap_or_default();
+        options.accepted = None;
+        task.body = Arc::new(Body { options: options.boxed(), ..(*task.body).clone() });
+    }
     if let State::Ready { seq } = &mut task.state {
         *seq = 0;
     }
     task
+}
+
+pub fn unnumbered_result(found: ResultLookup) -> ResultLookup {
+    match found {
+        ResultLookup::Done { task, record } => ResultLookup::Done { task: unnumbered(task), record },
+        other => other,
+    }
 }
 
 pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Compared {
@@ -229,7 +241,10 @@ impl Driver {
             Some(State::Ready { seq }) => *seq,
             _ => u64::MAX,
         });
-        let lane = |id: &TaskId| self.model.by_id(*id).map(|entry| (entry.key(), entry.task.priority));
+        let lane = |id: &TaskId| {
+            let entry = self.model.by_id(*id)?;
+            Some((entry.key(), entry.task.body.lane(), entry.task.priority))
+        };
         for of in order.iter().map(lane) {
             let of_lane = |ids: &[TaskId]| -> Vec<TaskId> {
                 ids.iter().filter(|id| promoted.contains(id) && lane(id) == of).copied().collect()

@@ -68,7 +68,8 @@ impl Model {
             _ => None,
         };
         self.spellings.entry(key).or_insert_with(|| (*task.body.command).into());
-        self.entries.push(Entry { task, record, history: Vec::new(), ends });
+        let accepted = self.accept();
+        self.entries.push(Entry { task, record, history: Vec::new(), ends, accepted });
         Ok(true)
     }
 }

@@ -13,6 +13,7 @@ mod backoff;
 mod choice;
 mod compare;
 pub mod driver;
+mod limits;
 mod listing;
 mod operations;
 mod operators;

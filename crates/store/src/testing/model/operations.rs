@@ -2,9 +2,9 @@
 
 use super::choice::TENANTS;
 use super::compare::{same_history, same_stats};
-use super::driver::{Compared, Driver, same, unnumbered};
+use super::driver::{Compared, Driver, same, unnumbered, unnumbered_result};
 use codeq_queue::store::{Cancel, Created, ResultLookup, TaskRef, Wait};
-use codeq_queue::{State, Task, TaskId, Time};
+use codeq_queue::{Refusal, State, Task, TaskId, Time};
 use rand::Rng;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ impl Driver {
             67..72 => self.heartbeat().await,
             72..75 => self.cancel().await,
             75..78 => self.requeue().await,
-            78 => self.remove().await,
+            78 if self.one_in(2) => self.remove().await,
+            78 => self.run_now().await,
             79 => self.cleanup().await,
             80..82 => self.pause_or_resume().await,
             82..84 => self.get().await,
@@ -27,6 +28,7 @@ impl Driver {
             86..88 => self.stats().await,
             88 => self.attempts().await,
             89 => self.reopen().await,
+            90 => self.put_policy().await,
             _ => self.move_clock().await,
         }
     }
@@ -60,7 +62,7 @@ impl Driver {
             if !allowed.contains(&task.id) {
                 return Err(format!("{} was lent, it was the turn of {allowed:?}", task.id));
             }
-            same("claim", task, &self.model.lend(task.id, &wish))?;
+            same("claim", &unnumbered(task.clone()), &unnumbered(self.model.lend(task.id, &wish)))?;
         }
         if tasks.len() > wish.count {
             return Err(format!("{} tasks were lent", tasks.len()));
@@ -76,7 +78,8 @@ impl Driver {
         let named = self.target(|entry| entry.record.is_none());
         self.doing = format!("cancel {named:?}");
         let found = self.ask("cancel", self.store().cancel(vec![Cancel::now(named.clone())])).await?;
-        same("cancel", &found, &vec![self.model.cancel(&named)])
+        let found: Vec<_> = found.into_iter().map(|item| item.map(unnumbered)).collect();
+        same("cancel", &found, &vec![self.model.cancel(&named).map(unnumbered)])
     }
 
     async fn requeue(&mut self) -> Compared {
@@ -86,6 +89,14 @@ impl Driver {
         let found = self.ask("requeue", self.store().requeue(vec![named.clone()], max_attempts)).await?;
         let found: Vec<_> = found.into_iter().map(|item| item.map(unnumbered)).collect();
         same("requeue", &found, &vec![self.model.requeue(&named, max_attempts).map(unnumbered)])
+    }
+
+    async fn run_now(&mut self) -> Compared {
+        let named = self.target(|entry| matches!(entry.task.state, State::Delayed { .. }));
+        self.doing = format!("run now {named:?}");
+        let found = self.ask("run now", self.store().run_now(vec![named.clone()])).await?;
+        let found: Vec<_> = found.into_iter().map(|item| item.map(unnumbered)).collect();
+        same("run now", &found, &vec![self.model.run_now(&named).map(unnumbered)])
     }
 
     async fn remove(&mut self) -> Compared {
@@ -126,6 +137,21 @@ impl Driver {
         same_stats(&self.model, &found, &expected)
     }
 
+    async fn put_policy(&mut self) -> Compared {
+        let (queue, (text, limits)) = self.policy();
+        self.doing = format!("policy of {queue:?}: {text}");
+        let store = self.store();
+        let Some(policing) = store.policing() else { return Ok(()) };
+        let was_ordered = self.model.limits.get(&queue).is_some_and(|limits| limits.is_ordered);
+        let is_busy = !self.model.is_empty(&queue);
+        match self.ask("policy", policing.put_policy(queue.clone(), text.into())).await? {
+            Ok(_) => drop(self.model.limits.insert(queue, limits)),
+            Err(Refusal::QueueNotEmpty) if is_busy && was_ordered != limits.is_ordered => {}
+            Err(refusal) => return Err(format!("refused: {refusal}")),
+        }
+        Ok(())
+    }
+
     async fn get(&mut self) -> Compared {
         let named: Vec<TaskRef> = (0..3).map(|_| self.target(|_| true)).collect();
         self.doing = format!("get {named:?}");
@@ -139,7 +165,7 @@ impl Driver {
         let named = self.target(|entry| entry.record.is_some());
         self.doing = format!("result of {named:?}");
         let found: ResultLookup = self.ask("result", self.store().result(named.clone(), Wait::No)).await?;
-        same("result", &found, &self.model.result(&named))
+        same("result", &unnumbered_result(found), &unnumbered_result(self.model.result(&named)))
     }
 
     async fn stats(&mut self) -> Compared {

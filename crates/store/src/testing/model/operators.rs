@@ -34,12 +34,23 @@ impl Model {
             return Err(Refusal::NotDead);
         }
         self.make_ready(named.id);
+        let accepted = self.accept();
         let entry = self.entry(named.id);
+        entry.accepted = accepted;
         entry.task.refunds = entry.task.attempts;
         entry.task.max_attempts = max_attempts.unwrap_or(entry.task.max_attempts);
         entry.record = None;
         entry.ends = None;
         Ok(entry.task.clone())
+    }
+
+    pub fn run_now(&mut self, named: &TaskRef) -> Result<Task, Refusal> {
+        match self.find(named).ok_or(Refusal::NotFound)?.task.state {
+            State::Delayed { .. } => self.make_ready(named.id),
+            State::Ready { .. } => {}
+            _ => return Err(Refusal::NotDelayed),
+        }
+        Ok(self.entry(named.id).task.clone())
     }
 
     pub fn remove(&mut self, named: &TaskRef) -> Result<(), Refusal> {

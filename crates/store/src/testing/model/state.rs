@@ -1,5 +1,6 @@
 //! What the model knows, and how it is read.
 
+use super::limits::ModelLimits;
 use crate::Rules;
 use codeq_queue::store::{ResultLookup, TaskRef};
 use codeq_queue::{Attempt, Delivery, Place, QueueKey, QueueStats, ResultRecord, State, Task, TaskId, Time};
@@ -16,6 +17,8 @@ pub struct Model {
     pub spellings: BTreeMap<QueueKey, Arc<str>>,
     pub last_claims: BTreeMap<QueueKey, Time>,
     pub callbacks: Vec<Delivery>,
+    /// What policies allow.
+    pub limits: BTreeMap<QueueKey, ModelLimits>,
     pub(super) counter: u64,
 }
 
@@ -25,6 +28,8 @@ pub struct Entry {
     pub history: Vec<Attempt>,
     /// When it is to be removed; dead letters without a retention of their own have none.
     pub ends: Option<Time>,
+    /// Grows with every create and every other life: ordered lanes go by it.
+    pub accepted: u64,
 }
 
 impl Entry {
@@ -55,6 +60,7 @@ impl Model {
             spellings: BTreeMap::new(),
             last_claims: BTreeMap::new(),
             callbacks: Vec::new(),
+            limits: BTreeMap::new(),
             counter: 0,
         }
     }
@@ -89,12 +95,6 @@ impl Model {
         self.find(named).map(|entry| entry.history.clone())
     }
 
-    /// The next task of a queue.
-    pub fn head(&self, key: &QueueKey) -> Option<&Entry> {
-        let ready = self.entries.iter().filter(|entry| entry.seq().is_some() && entry.key() == *key);
-        ready.min_by_key(|entry| (std::cmp::Reverse(entry.task.priority), entry.seq()))
-    }
-
     pub fn keys(&self, tenant: Option<&str>) -> BTreeSet<QueueKey> {
         let of_tasks = self.entries.iter().map(Entry::key);
         let all = of_tasks.chain(self.paused.iter().cloned()).chain(self.spellings.keys().cloned());
@@ -126,6 +126,6 @@ fn count(stats: &mut QueueStats, task: &Task) {
         Place::InProgressSet => stats.in_progress += 1,
         Place::DeadLetterSet => stats.dead += 1,
         Place::HeldSet => stats.held += 1,
-        Place::None => {}
+        Place::None => stats.failed += u64::from(task.state == State::Failed),
     }
 }

@@ -45,10 +45,16 @@ impl Model {
             created_at: self.now,
             updated_at: self.now,
         };
-        let entry = Entry { task: task.clone(), record: None, history: Vec::new(), ends: None };
+        let accepted = self.accept();
+        let entry = Entry { task: task.clone(), record: None, history: Vec::new(), ends: None, accepted };
         self.spellings.insert(entry.key(), (&*new.body.command).into());
         self.entries.push(entry);
         Created { task, is_replay: false, is_duplicate: false }
+    }
+
+    pub(super) fn accept(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
     }
 
     pub(super) fn next_ready(&mut self) -> State {
@@ -56,20 +62,25 @@ impl Model {
         State::Ready { seq: self.counter }
     }
 
-    /// Every task that the next step of this claim may take; more than one only where queues tie.
+    /// Every task that the next step of this claim may take; more than one only where queues tie or have lanes.
     pub fn candidates(&self, claim: &Claim) -> Vec<TaskId> {
-        let open = |key: QueueKey| if self.paused.contains(&key) { None } else { self.head(&key) };
+        let open = |key: QueueKey| if self.paused.contains(&key) { Vec::new() } else { self.heads(&key) };
+        let ids = |heads: Vec<&Entry>| heads.into_iter().map(|entry| entry.task.id).collect::<Vec<TaskId>>();
         match &claim.commands {
             Commands::These(commands) => {
-                let mut heads = commands.iter().filter_map(|c| open(QueueKey::new(&claim.tenant, c)));
-                heads.next().map(|entry| entry.task.id).into_iter().collect()
+                let heads = commands.iter().map(|command| open(QueueKey::new(&claim.tenant, command)));
+                heads.map(ids).find(|heads| !heads.is_empty()).unwrap_or_default()
             }
             Commands::Any => {
-                let heads: Vec<&Entry> =
-                    self.keys(Some(&claim.tenant)).into_iter().filter_map(open).collect();
-                let rank = |entry: &Entry| (std::cmp::Reverse(entry.task.priority), entry.task.created_at);
-                let best = heads.iter().map(|entry| rank(entry)).min();
-                heads.iter().filter(|entry| Some(rank(entry)) == best).map(|entry| entry.task.id).collect()
+                let queues = self.keys(Some(&claim.tenant)).into_iter().map(open);
+                let queues: Vec<Vec<&Entry>> = queues.filter(|heads| !heads.is_empty()).collect();
+                let rank = |heads: &Vec<&Entry>| {
+                    let one =
+                        |entry: &&Entry| (std::cmp::Reverse(entry.task.priority), entry.task.created_at);
+                    heads.iter().map(one).min()
+                };
+                let best = queues.iter().map(rank).min();
+                queues.into_iter().filter(|heads| Some(rank(heads)) == best).flat_map(ids).collect()
             }
         }
     }

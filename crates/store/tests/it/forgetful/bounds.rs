@@ -2,7 +2,7 @@
 
 use super::{Ground, feed, is_of_tables};
 use codeq_queue::store::{Health, Submit, Wait};
-use codeq_queue::{Commands, Outcome, limits};
+use codeq_queue::{Commands, Outcome, Refusal, limits};
 use codeq_store::local::Limits;
 use codeq_store::testing::batches::Caller;
 use codeq_store::testing::exam::bench::{Bench, eager_rules, eventually, plain_rules, within};
@@ -31,6 +31,49 @@ async fn results_with_callbacks_larger_than_a_segment_together_are_taken() {
     let answers = bench.ask("submit", bench.store().submit(tasks.iter().map(submit).collect())).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20);
     assert_well(&bench);
+}
+
+/// The segments of a new store are small; for a large task one is made that holds it.
+#[tokio::test]
+async fn tasks_and_results_larger_than_a_usual_segment_are_taken_and_kept() {
+    let mut ground = Ground::small();
+    let bench = ground.bench();
+    let text = |fill: &str, bytes: usize| format!("\"{}\"", fill.repeat(bytes));
+    bench.create("small").await;
+    let task = bench.create_and_take(New::of("large").payload(&text("p", 50_000))).await;
+    let result = text("r", 60_000);
+    bench.submit(&task, Outcome::completed(&result)).await.expect("it is taken");
+    let waiting = bench.make(New::of("large").payload(&text("w", 40_000))).await.task;
+    assert_well(&bench);
+    let mut ground = ground.copy();
+    ground.disk.crash_keep_none();
+    let again = ground.bench();
+    assert_eq!(again.record(task.id).await.result.as_deref(), Some(&*result));
+    assert_eq!(again.get(waiting.id).await, waiting);
+    assert_eq!(again.stats("small").await.ready_total(), 1);
+}
+
+/// Nothing had been decided on it yet, so that the store goes on.
+#[tokio::test]
+async fn a_task_for_which_no_segment_can_be_made_is_refused_and_others_are_not() {
+    let mut ground = Ground::small();
+    let store = ground.open().expect("the store opens");
+    let bench = ground.at(store.clone());
+    eventually("spares are ready", || async { store.disk_bytes() >= 3 * ground.segment_bytes }).await;
+    let is_segment = |call: &Call| matches!(call, Call::Create { name } if name.ends_with(".seg"));
+    ground.files.set_veto(Some(Arc::new(is_segment)));
+    let large = || New::of("large").payload(&format!("\"{}\"", "p".repeat(50_000))).build(&bench.tenant);
+    let refused = bench.ask("create", bench.store().create(vec![large()])).await;
+    assert!(matches!(&*refused, [Err(Refusal::PayloadTooLarge)]), "{refused:?}");
+    bench.create("small").await;
+    ground.files.set_veto(None);
+    eventually("a large task is taken", || async {
+        let made = bench.ask("create", bench.store().create(vec![large()])).await;
+        made[0].is_ok()
+    })
+    .await;
+    assert_well(&bench);
+    assert_eq!(ground.copy().bench().stats("large").await.ready_total(), 1);
 }
 
 /// All removals of a cleanup were one group.

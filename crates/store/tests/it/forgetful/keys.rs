@@ -3,6 +3,7 @@
 use super::{Ground, feed};
 use codeq_store::Rules;
 use codeq_store::local::Durability;
+use codeq_store::testing::campaign::sized;
 use codeq_store::testing::exam::bench::Bench;
 use codeq_store::testing::exam::request::New;
 use std::time::Duration;
@@ -38,7 +39,7 @@ async fn a_key_stays_with_its_task_though_the_retention_was_lowered() {
 /// time before must not lead anybody to them.
 #[tokio::test]
 async fn after_a_loss_of_power_no_key_leads_to_the_task_of_another() {
-    for seed in 0..60 {
+    for seed in 0..sized(12, 60) {
         let mut ground = Ground::busy();
         ground.durability = Durability::Os;
         let mut bench = ground.bench();

@@ -2,13 +2,14 @@
 
 use super::Ground;
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{Commands, Failure, Store, Time};
+use codeq_queue::{Commands, Failure, Policies, QueueKey, Store, Time};
 use codeq_store::local::{self, Limits, LocalOptions};
-use codeq_store::testing::exam::bench::{Bench, within};
+use codeq_store::testing::exam::bench::{Bench, eventually, within};
 use codeq_store::testing::exam::request::New;
+use codeq_store::testing::observed::Call;
 use codeq_store::{Clock, ManualClock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 async fn assert_refuses_everything(bench: &Bench, known: codeq_queue::TaskId) {
@@ -164,4 +165,74 @@ async fn a_store_whose_committer_died_says_so_and_still_closes() {
     let again = local::open(options()).unwrap();
     let named = codeq_queue::store::TaskRef { tenant, id: kept.id };
     assert_eq!(again.get(vec![named]).await.unwrap(), [Some(kept)]);
+}
+
+/// A clock that stops the thread that decides, between two rounds of commands.
+struct Halting {
+    clock: Arc<ManualClock>,
+    /// Whether it is to halt, and whether it has.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Halting {
+    fn set(&self, halts: bool) {
+        *self.state.lock().unwrap() = (halts, false);
+        self.changed.notify_all();
+    }
+}
+
+impl Clock for Halting {
+    fn now(&self) -> Time {
+        if std::thread::current().name().is_some_and(|name| name.starts_with("codeq-own")) {
+            let mut state = self.state.lock().unwrap();
+            state.1 = state.0;
+            drop(self.changed.wait_while(state, |(halts, _)| *halts).unwrap());
+        }
+        self.clock.now()
+    }
+
+    fn on_jump(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        self.clock.on_jump(hook);
+    }
+}
+
+/// A group for which there was no room in the journal was dropped, and reads that came in the same round were answered with
+/// what it had changed.
+#[tokio::test]
+async fn what_did_not_reach_the_journal_is_told_to_nobody() {
+    let mut ground = Ground::small();
+    let halting = Arc::new(Halting {
+        clock: ground.clock.clone(),
+        state: Mutex::new((false, false)),
+        changed: Condvar::new(),
+    });
+    ground.lens = Some(halting.clone());
+    let store = ground.open().expect("the store opens");
+    let bench = ground.at(store.clone());
+    bench.create("kept").await;
+    eventually("spares are ready", || async { store.disk_bytes() >= 3 * ground.segment_bytes }).await;
+    let is_segment = |call: &Call| matches!(call, Call::Create { name } if name.ends_with(".seg"));
+    ground.files.set_veto(Some(Arc::new(is_segment)));
+    halting.set(true);
+    let other = tokio::spawn(bench.store().create(vec![New::of("other").build(&bench.tenant)]));
+    eventually("the owner halts", || async { halting.state.lock().unwrap().1 }).await;
+    let queue = QueueKey::new("acme", "render");
+    // No usual segment holds it, and a larger one cannot be made.
+    let text = format!("{{\"concurrency\":1}}{}", " ".repeat(13_000));
+    let put = tokio::spawn(store.put_policy(queue.clone(), text.into()));
+    let reads: Vec<_> = (0..8).map(|_| tokio::spawn(store.policy(queue.clone()))).collect();
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    halting.set(false);
+    assert!(within("the put", put).await.unwrap().is_err());
+    for read in reads {
+        let answer = within("a read", read).await.unwrap();
+        assert!(!matches!(answer, Ok(Some(_))), "it was told of what nobody will find again");
+    }
+    drop(within("the other", other).await);
+    ground.lens = None;
+    let again = ground.copy().open().expect("the store opens");
+    assert_eq!(again.policy(queue).await.map(|policy| policy.is_some()), Ok(false));
 }

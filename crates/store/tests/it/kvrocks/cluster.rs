@@ -4,6 +4,7 @@ use super::ground::{self, candidate, next, options};
 use super::server::Server;
 use codeq_store::kvrocks::{Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::testing::exam::Open;
+use codeq_store::testing::exam::bench::PATIENCE;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -44,8 +45,41 @@ pub fn candidates() -> Open {
             clock,
             cluster: true,
             timing: Timing::Stepped,
+            silence: PATIENCE,
             sharding: Sharding { default_shard: shard.clone(), ..Sharding::default() },
             ..options(Backend { address: addresses.join(","), ..Backend::default() })
+        })
+    })
+}
+
+/// Six shards of the cluster, with commands mapped to all of them.
+pub fn over_six() -> impl Fn() -> KvrocksOptions {
+    let number = next();
+    let shard = move |at: usize| format!("across-{number}-{}", at % 6);
+    let names = ["first", "second", "after", "top", "left", "right", "bottom", "then", "anyway", "late"];
+    let parts = (0..6).map(|at| format!("part{at}"));
+    let links = (0..7).map(|at| format!("link{at}"));
+    let many = (0..5).map(|at| format!("many{at}"));
+    let commands = names.map(str::to_owned).into_iter().chain(parts).chain(links).chain(many);
+    let mappings = commands.enumerate().map(|(at, command)| (command, shard(at))).collect();
+    let sharding = Sharding { default_shard: shard(0), command_mappings: mappings, ..Sharding::default() };
+    let addresses: Vec<String> = CLUSTER.iter().map(Server::address).collect();
+    move || KvrocksOptions {
+        cluster: true,
+        sharding: sharding.clone(),
+        ..options(Backend { address: addresses.join(","), ..Backend::default() })
+    }
+}
+
+pub fn across() -> Open {
+    candidate(|| {
+        let place = over_six();
+        Arc::new(move |rules, clock| KvrocksOptions {
+            rules,
+            clock,
+            timing: Timing::Stepped,
+            silence: PATIENCE,
+            ..place()
         })
     })
 }

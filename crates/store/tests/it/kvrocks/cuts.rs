@@ -8,7 +8,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, now, report, wish};
 use codeq_queue::store::{Abandon, Heartbeat, Nack, Wait};
-use codeq_queue::{Commands, Failure, NewTask, QueueKey, Refusal, State, Store, Task, Time};
+use codeq_queue::{Commands, Delay, Failure, NewTask, QueueKey, Refusal, State, Store, Task, Time};
 use codeq_store::kvrocks::Backend;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,10 +25,11 @@ enum Verb {
     Cancel,
     CancelRunning,
     Requeue,
+    RunNow,
     Remove,
 }
 
-const VERBS: [Verb; 11] = [
+const VERBS: [Verb; 12] = [
     Verb::Create,
     Verb::Claim,
     Verb::Heartbeat,
@@ -39,6 +40,7 @@ const VERBS: [Verb; 11] = [
     Verb::Cancel,
     Verb::CancelRunning,
     Verb::Requeue,
+    Verb::RunNow,
     Verb::Remove,
 ];
 
@@ -53,7 +55,8 @@ async fn places(store: &dyn Store, command: &str) -> Places {
 impl Verb {
     fn task(self, command: &str) -> NewTask {
         let is_dying = matches!(self, Verb::LastNack | Verb::Requeue | Verb::Remove);
-        NewTask { max_attempts: if is_dying { 1 } else { 5 }, ..new(command) }
+        let delay = if self == Verb::RunNow { Delay::For(Duration::from_secs(600)) } else { Delay::None };
+        NewTask { max_attempts: if is_dying { 1 } else { 5 }, delay, ..new(command) }
     }
 
     /// Makes the tasks that the verb is about.
@@ -62,7 +65,7 @@ impl Verb {
             return Vec::new();
         }
         let made = store.create(vec![self.task(command); count]).await.unwrap();
-        if matches!(self, Verb::Claim | Verb::Cancel) {
+        if matches!(self, Verb::Claim | Verb::Cancel | Verb::RunNow) {
             return made.into_iter().map(|created| created.unwrap().task).collect();
         }
         let tasks = claim(store, command, count).await;
@@ -101,6 +104,7 @@ impl Verb {
                 all(store.cancel(refs().into_iter().map(codeq_queue::store::Cancel::now).collect()).await?)
             }
             Verb::Requeue => all(store.requeue(refs(), None).await?),
+            Verb::RunNow => all(store.run_now(refs()).await?),
             Verb::Remove => all(store.remove(refs()).await?),
         }
         Ok(())
@@ -109,7 +113,7 @@ impl Verb {
     /// Where the tasks stand when everything has happened.
     fn after(self, count: u64) -> Places {
         match self {
-            Verb::Create | Verb::Abandon | Verb::Requeue => [count, 0, 0, 0],
+            Verb::Create | Verb::Abandon | Verb::Requeue | Verb::RunNow => [count, 0, 0, 0],
             Verb::Claim | Verb::Heartbeat => [0, 0, count, 0],
             Verb::Nack => [0, count, 0, 0],
             Verb::LastNack => [0, 0, 0, count],
@@ -121,7 +125,9 @@ impl Verb {
     fn has_happened(self, task: Option<&Task>, until: Time) -> bool {
         let Some(task) = task else { return self == Verb::Remove };
         match self {
-            Verb::Create | Verb::Abandon | Verb::Requeue => matches!(task.state, State::Ready { .. }),
+            Verb::Create | Verb::Abandon | Verb::Requeue | Verb::RunNow => {
+                matches!(task.state, State::Ready { .. })
+            }
             Verb::Claim => matches!(task.state, State::Running(_)) && task.attempts == 1,
             Verb::Heartbeat => matches!(&task.state, State::Running(lease) if lease.until > until),
             Verb::Nack => matches!(task.state, State::Delayed { .. }),

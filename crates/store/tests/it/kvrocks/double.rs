@@ -63,6 +63,47 @@ fn milliseconds(wait: &[u8]) -> u64 {
     text.trim_end().rsplit("\r\n").next().and_then(|last| last.parse().ok()).unwrap_or(0)
 }
 
+/// What is done with a command instead of passing it on.
+#[derive(Default)]
+pub struct Instead {
+    /// What the server is told.
+    pub command: Option<Vec<u8>>,
+    /// What the client is told, whatever the server says.
+    pub answer: Option<Vec<u8>>,
+}
+
+/// A server in front of a Redis that does some things as others do. Gives its address.
+pub fn pretend(server: String, how: impl Fn(&[u8]) -> Instead + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let how = Arc::new(how);
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(&server) else { continue };
+            let how = how.clone();
+            std::thread::spawn(move || pass_on(client, server, &*how));
+        }
+    });
+    address
+}
+
+fn pass_on(client: TcpStream, server: TcpStream, how: &dyn Fn(&[u8]) -> Instead) -> Option<()> {
+    let (mut to_client, mut to_server) = (client.try_clone().ok()?, server.try_clone().ok()?);
+    let (mut commands, mut answers) = (BufReader::new(client), BufReader::new(server));
+    loop {
+        let command = element(&mut commands)?;
+        let Instead { command: other, answer } = how(&command);
+        to_server.write_all(other.as_deref().unwrap_or(&command)).ok()?;
+        let answered = element(&mut answers)?;
+        to_client.write_all(answer.as_deref().unwrap_or(&answered)).ok()?;
+        // From here on the server speaks without being asked.
+        if find(&command, b"SUBSCRIBE") {
+            let _ = std::io::copy(&mut answers, &mut to_client);
+            return None;
+        }
+    }
+}
+
 /// One command or one answer, as it came.
 fn element(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -84,6 +125,6 @@ fn element(from: &mut impl BufRead) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> bool {
+pub fn find(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }

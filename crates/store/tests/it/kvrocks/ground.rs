@@ -4,6 +4,7 @@
 use super::server::Server;
 use codeq_queue::Store;
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
+use codeq_store::testing::exam::bench::PATIENCE;
 use codeq_store::testing::exam::{Candidate, Open, START};
 use codeq_store::{ManualClock, Rules};
 use std::future::Future;
@@ -52,6 +53,7 @@ pub fn standalone() -> Open {
             rules,
             clock,
             timing: Timing::Stepped,
+            silence: PATIENCE,
             ..options(backend.clone())
         })
     })
@@ -65,6 +67,7 @@ pub fn spread() -> Open {
             rules,
             clock,
             timing: Timing::Stepped,
+            silence: PATIENCE,
             sharding: Sharding { spread: true, ..Sharding::default() },
             ..options(backend.clone())
         })

@@ -2,7 +2,9 @@
 
 mod away;
 mod batches;
+mod capabilities;
 mod cluster;
+mod costs;
 mod cuts;
 mod double;
 mod faults;
@@ -12,7 +14,10 @@ pub mod ground;
 mod instances;
 mod isolation;
 mod layout;
+mod limits;
+mod linked;
 mod migration;
+mod moving;
 mod partial;
 mod pool;
 mod proxy;
@@ -35,6 +40,8 @@ mod exam_standalone {
     codeq_store::exam!(ground::standalone());
     codeq_store::exam!(@flow ground::standalone());
     codeq_store::exam_schedules!(ground::standalone());
+    codeq_store::exam_batches!(ground::standalone());
+    codeq_store::exam_policies!(ground::standalone());
 }
 
 /// Every queue on one of 64 shards of one server.
@@ -42,6 +49,8 @@ mod exam_spread {
     use super::ground;
     codeq_store::exam!(@flow ground::spread());
     codeq_store::exam_schedules!(ground::spread());
+    codeq_store::exam_batches!(ground::spread());
+    codeq_store::exam_policies!(ground::spread());
 }
 
 /// Each candidate is a shard of its own, on whichever of the three servers its slot lives.
@@ -50,6 +59,14 @@ mod exam_in_a_cluster {
     codeq_store::exam!(cluster::candidates());
     codeq_store::exam!(@flow cluster::candidates());
     codeq_store::exam_schedules!(cluster::candidates());
+    codeq_store::exam_batches!(cluster::candidates());
+    codeq_store::exam_policies!(cluster::candidates());
+}
+
+/// Queues of several shards of a cluster: nothing that a task waits for need be in its own slot.
+mod exam_across_a_cluster {
+    use super::cluster;
+    codeq_store::exam_batches!(cluster::across());
 }
 
 mod model {

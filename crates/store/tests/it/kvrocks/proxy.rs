@@ -35,6 +35,8 @@ pub struct Proxy {
     pub address: String,
     /// Goes back to pass by itself once it has cut.
     pub mode: Arc<AtomicU8>,
+    /// So many EXECs pass before the one that is cut.
+    pub spared: Arc<AtomicU64>,
     round_trips: Arc<AtomicU64>,
     gate: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -45,6 +47,7 @@ impl Proxy {
         let proxy = Proxy {
             address: listener.local_addr().unwrap().to_string(),
             mode: Arc::default(),
+            spared: Arc::default(),
             round_trips: Arc::default(),
             gate: Arc::default(),
         };
@@ -79,7 +82,10 @@ impl Proxy {
             let bytes = &buffer[..read];
             drop(self.gate.1.wait_while(self.gate.0.lock().unwrap(), |is_held| *is_held).unwrap());
             self.count(bytes, line);
-            if let Some(at) = find(bytes, EXEC) {
+            let spare = |left: u64| left.checked_sub(1);
+            if let Some(at) = find(bytes, EXEC)
+                && self.spared.fetch_update(Ordering::AcqRel, Ordering::Acquire, spare).is_err()
+            {
                 let mode = self.mode.swap(PASS, Ordering::AcqRel);
                 if mode == CUT_BEFORE_EXEC {
                     let _ = to.write_all(&bytes[..at]);

@@ -57,7 +57,7 @@ async fn a_command_moves_with_everything_and_in_order() {
     };
     before.submit(vec![done(&running)]).await.unwrap().remove(0).unwrap();
     assert_eq!(running.id, made.remove(0).id);
-    let there = Places { pending: 9, delayed: 2, in_progress: 0, dead: 1 };
+    let there = Places { pending: 9, delayed: 2, dead: 1, ..Places::default() };
     assert_eq!(before.places(&relocation(), "one").await.unwrap(), there);
     assert_eq!(before.relocate(&relocation()).await.unwrap(), there);
     assert_eq!(before.relocate(&relocation()).await.unwrap(), Places::default(), "there is nothing left");
@@ -73,6 +73,35 @@ async fn a_command_moves_with_everything_and_in_order() {
     assert_eq!(after.queue(QueueKey::new("t", "other")).await.unwrap().ready_total(), 1);
 }
 
+/// Keys that the original server wrote were looked up on the present shard alone, and stayed behind in a move: the same
+/// order made a second task.
+#[tokio::test]
+async fn a_key_of_the_original_server_is_found_on_every_shard_and_moves() {
+    let (one, two) = (Server::start(&[]), Server::start(&[]));
+    let id = "00000000-0000-4000-8000-000000000001";
+    let record = format!(
+        "{{\"id\":\"{id}\",\"command\":\"render\",\"payload\":\"1\",\"priority\":2,\"status\":\"PENDING\",\
+         \"tenantId\":\"t\",\"createdAt\":\"2026-01-01T00:00:00Z\",\"updatedAt\":\"2026-01-01T00:00:00Z\"}}"
+    );
+    one.say(&format!("HSET codeq:tasks {id} \"{}\"", record.replace('"', "\\\"")));
+    one.say(&format!("LPUSH codeq:q:render:t:s:one:pending:2 {id}"));
+    one.say(&format!("SET codeq:idempo:order-7 {id}"));
+    let mut keyed = new("render");
+    keyed.body = Arc::new(Body { idempotency_key: Some("order-7".into()), ..(*keyed.body).clone() });
+    let again = async |store: &KvrocksStore| {
+        let created = store.create(vec![keyed.clone()]).await.unwrap().remove(0).unwrap();
+        (created.is_replay, created.task.id.to_string())
+    };
+    let before = store(&one, &two, "one");
+    assert_eq!(again(&before).await, (true, id.to_owned()));
+    let mapped_elsewhere = store(&one, &two, "two");
+    assert_eq!(again(&mapped_elsewhere).await, (true, id.to_owned()), "it has not moved yet");
+    assert_eq!(before.relocate(&relocation()).await.unwrap().total(), 1);
+    let after = store(&one, &two, "two");
+    assert_eq!(again(&after).await, (true, id.to_owned()));
+    assert_eq!(claim(&*after, "render", 9).await.len(), 1, "there is one task");
+}
+
 /// The same server under two names would have been copied onto itself and then deleted.
 #[tokio::test]
 async fn two_names_of_one_server_are_seen_through() {
@@ -83,7 +112,7 @@ async fn two_names_of_one_server_are_seen_through() {
     let made: Vec<_> = made.into_iter().map(|made| made.unwrap().task.id).collect();
     let later = codeq_queue::NewTask { delay: Delay::For(Duration::from_secs(600)), ..new("render") };
     let later = before.create(vec![later]).await.unwrap().remove(0).unwrap().task;
-    let there = Places { pending: 7, delayed: 1, in_progress: 0, dead: 0 };
+    let there = Places { pending: 7, delayed: 1, ..Places::default() };
     assert_eq!(before.relocate(&relocation()).await.unwrap(), there);
     assert_eq!(before.relocate(&relocation()).await.unwrap(), Places::default());
     assert_eq!(server.say("HLEN codeq:tasks"), ":8");

@@ -180,3 +180,21 @@ async fn a_process_that_comes_later_learns_who_listens() {
     let later = open(options(backend));
     until(|| shared(&later).is_heard()).await;
 }
+
+/// A limit is not worth waiting for a server that answers late every time.
+#[tokio::test]
+async fn a_server_of_limits_that_is_slow_is_not_waited_for() {
+    let server = Server::start(&[]);
+    let address = super::double::pretend(server.address(), |command| {
+        if super::double::find(command, b"\r\ncodeq:rl:") {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        super::double::Instead::default()
+    });
+    let store = open(super::faults::quiet(Backend { address, ..Backend::default() }));
+    let bucket = || Bucket { scope: "worker", caller: [7; 32], per_second: 1.0, capacity: 100 };
+    for _ in 0..3 {
+        assert_eq!(shared(&store).take_token(bucket()).await.unwrap(), Ok(()), "late, and waited for");
+    }
+    assert!(shared(&store).take_token(bucket()).await.is_err(), "from now on it is not");
+}

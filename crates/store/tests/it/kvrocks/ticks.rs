@@ -8,6 +8,7 @@ use codeq_queue::schedule::{SCHEDULE_HEADER, SCHEDULED_FOR_HEADER, ScheduleReque
 use codeq_queue::{Filter, Page, Store, Task};
 use codeq_store::ManualClock;
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
+use codeq_store::testing::exam::bench::PATIENCE;
 use codeq_store::testing::exam::{self, Open, START};
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -140,6 +141,7 @@ fn spread_in_a_cluster() -> Open {
             clock,
             cluster: true,
             timing: Timing::Stepped,
+            silence: PATIENCE,
             sharding: Sharding { spread: true, ..Sharding::default() },
             ..options(Backend { address: addresses.join(","), ..Backend::default() })
         })

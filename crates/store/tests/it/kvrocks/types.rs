@@ -6,7 +6,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named, report};
 use codeq_queue::store::{Abandon, Heartbeat, Nack};
-use codeq_queue::{Failure, Store, Task};
+use codeq_queue::{Delay, Failure, Store, Task};
 use codeq_store::kvrocks::Backend;
 use std::time::Duration;
 
@@ -20,9 +20,10 @@ enum Verb {
     Abandon,
     Cancel,
     Requeue,
+    RunNow,
 }
 
-const VERBS: [Verb; 8] = [
+const VERBS: [Verb; 9] = [
     Verb::Create,
     Verb::Claim,
     Verb::Heartbeat,
@@ -31,6 +32,7 @@ const VERBS: [Verb; 8] = [
     Verb::Abandon,
     Verb::Cancel,
     Verb::Requeue,
+    Verb::RunNow,
 ];
 
 /// Our keys, and the verbs that must notice that one is misused. A verb that is not named succeeds, because it has
@@ -49,13 +51,13 @@ const KEYS: [(&str, &[Verb]); 15] = [
     ("codeq:created", &[Verb::Create]),
     ("codeq:paused", &[Verb::Claim]),
     ("codeq:timers", &[Verb::Claim, Verb::Heartbeat]),
-    ("codeq:q:render:t:pending:0", &[Verb::Create, Verb::Claim, Verb::Requeue]),
+    ("codeq:q:render:t:pending:0", &[Verb::Create, Verb::Claim, Verb::Requeue, Verb::RunNow]),
     ("codeq:q:render:t:inprog", &[Verb::Claim, Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel]),
     (
         "codeq:q:render:t:leases",
         &[Verb::Claim, Verb::Heartbeat, Verb::Submit, Verb::Nack, Verb::Abandon, Verb::Cancel],
     ),
-    ("codeq:q:render:t:delayed", &[Verb::Claim]),
+    ("codeq:q:render:t:delayed", &[Verb::Claim, Verb::RunNow]),
     ("codeq:q:render:t:dlq", &[Verb::Nack, Verb::Abandon, Verb::Requeue]),
 ];
 
@@ -64,8 +66,12 @@ impl Verb {
         if self == Verb::Create {
             return None;
         }
-        let new = codeq_queue::NewTask { max_attempts: 1, ..super::verbs::new("render") };
-        store.create(vec![new]).await.unwrap().remove(0).unwrap();
+        let delay = if self == Verb::RunNow { Delay::For(Duration::from_secs(600)) } else { Delay::None };
+        let new = codeq_queue::NewTask { max_attempts: 1, delay, ..super::verbs::new("render") };
+        let made = store.create(vec![new]).await.unwrap().remove(0).unwrap().task;
+        if self == Verb::RunNow {
+            return Some(made);
+        }
         if self == Verb::Claim {
             return None;
         }
@@ -93,6 +99,7 @@ impl Verb {
                 store.cancel(vec![codeq_queue::store::Cancel::now(named(task))]).await.map(|_| ())
             }
             Verb::Requeue => store.requeue(vec![named(task)], None).await.map(|_| ()),
+            Verb::RunNow => store.run_now(vec![named(task)]).await.map(|_| ()),
             Verb::Create | Verb::Claim => unreachable!("they are about no task"),
         }
     }

@@ -1,7 +1,7 @@
 //! One lane of a queue: its tasks, and how far its limits are used up.
 
 use super::Accepted;
-use crate::local::slots::{List, SlotId, Slots};
+use crate::local::shard::slots::{List, SlotId, Slots};
 use codeq_queue::lane::LanePass;
 use codeq_queue::policy::Obstacle;
 use codeq_queue::rate::{Rate, RateState};
@@ -48,9 +48,16 @@ pub struct TaskLane {
     pub(super) live: u32,
     /// Ready tasks that count as held back.
     pub(super) limited: u32,
+    /// Of the policy that it follows.
+    pub(super) edition: u32,
 }
 
 impl TaskLane {
+    /// Tasks that wait or run.
+    pub fn busy(&self) -> u64 {
+        u64::from(self.ready) + u64::from(self.running)
+    }
+
     pub(super) fn list(&self, priority: u8) -> List {
         let known = self.lists.iter().find(|(known, _)| *known == priority);
         known.map_or_else(List::default, |(_, list)| *list)

@@ -4,17 +4,21 @@
 //! turns follow from what happened since the store was opened; limits follow from what is stored.
 
 mod lane;
+mod sweep;
 
 pub use lane::Usage;
 
 use lane::TaskLane;
 
-use crate::local::slots::{List, SlotId, Slots};
+use crate::local::shard::slots::{List, SlotId, Slots};
+#[cfg(all(debug_assertions, feature = "testing"))]
+use crate::testing::planted;
 use codeq_queue::lane::{LaneId, LaneOrder, LanePass, Offer};
 use codeq_queue::policy::{LaneLimits, LaneStats, Obstacle};
 use codeq_queue::rate::Rate;
 use codeq_queue::{QueuePolicy, State, StoredPolicy, Time};
 use hashbrown::HashTable;
+use std::collections::BTreeSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lane of tasks without one.
@@ -40,6 +44,14 @@ pub struct QueueFlow {
     pub ready: [u64; 10],
     /// Ready tasks of lanes that are held back.
     limited: u64,
+    /// Running tasks of lanes.
+    running: u64,
+    /// What nacks hold back.
+    held: BTreeSet<LaneId>,
+    /// Changes with the policy. Lanes take it over one by one.
+    edition: u32,
+    /// The lane that does so next, whether or not anything happens to it.
+    next_swept: Option<LaneId>,
     /// When the shard looks at it again.
     pub wakes_at: Option<Time>,
 }
@@ -58,6 +70,10 @@ impl QueueFlow {
     }
 
     pub fn concurrency(&self) -> Option<u32> {
+        #[cfg(all(debug_assertions, feature = "testing"))]
+        if planted::is_planted(planted::Bug::LimitOffByOne) {
+            return self.rule()?.concurrency.map(|limit| limit + 1);
+        }
         self.rule()?.concurrency
     }
 
@@ -132,6 +148,7 @@ impl QueueFlow {
             running: 0,
             live: 0,
             limited: 0,
+            edition: self.edition,
         };
         let lane = match self.free.pop() {
             Some(lane) => {
@@ -156,6 +173,7 @@ impl QueueFlow {
         if let Ok(entry) = self.index.find_entry(hash(&name), |known| *known == lane) {
             entry.remove();
         }
+        self.held.remove(&lane);
         self.free.push(lane);
     }
 
@@ -178,6 +196,7 @@ impl QueueFlow {
         let of = &mut self.lanes[lane as usize];
         of.live += 1;
         of.running += u32::from(is_running);
+        self.running += u64::from(is_running);
         if let Some(live) = &mut of.ordered {
             live.insert(accepted, slot_id);
         }
@@ -187,6 +206,7 @@ impl QueueFlow {
         let of = &mut self.lanes[lane as usize];
         of.live -= 1;
         of.running -= u32::from(is_running);
+        self.running -= u64::from(is_running);
         if let Some(live) = &mut of.ordered {
             live.remove(&accepted);
         }
@@ -265,6 +285,10 @@ impl QueueFlow {
         if of.name.is_empty() {
             return;
         }
+        if of.edition != self.edition {
+            self.refresh(lane, limits.weight);
+        }
+        let of = &mut self.lanes[lane as usize];
         let opens_at = of.usage.opens_at(limits.rate);
         let is_full = limits.concurrency.is_some_and(|limit| of.running >= limit);
         let offer = match of.head(slots) {
@@ -302,27 +326,6 @@ impl QueueFlow {
         self.order.next_opening()
     }
 
-    /// Takes the weights of another policy over.
-    pub fn reweigh(&mut self) {
-        for lane in 0..self.lanes.len() as LaneId {
-            let weight = self.lane_limits(lane).weight;
-            let is_ordered = self.is_ordered();
-            let of = &mut self.lanes[lane as usize];
-            self.order.take_out(lane, &mut of.pass);
-            of.pass.weight = weight;
-            // Only an empty queue changes its order.
-            if of.live == 0 {
-                of.ordered = is_ordered.then(Box::default);
-            }
-        }
-        self.order.take_out(PLAIN, &mut self.plain);
-        self.plain.weight = self.limits("").weight;
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = LaneId> + use<> {
-        0..self.lanes.len() as LaneId
-    }
-
     /// Ready tasks that a limit holds back.
     pub fn limited(&self, ready: u64, running: u64, now: Time) -> u64 {
         match self.obstacle(running, now) {
@@ -347,6 +350,11 @@ impl QueueFlow {
         }
     }
 
+    /// Running tasks of lanes.
+    pub fn laned_running(&self) -> u64 {
+        self.running
+    }
+
     pub fn plain_weight(&self) -> u8 {
         self.plain.weight
     }
@@ -357,20 +365,27 @@ impl QueueFlow {
         of.ordered.as_ref()?.first_key_value().map(|(_, slot_id)| *slot_id)
     }
 
-    /// Heads of the lanes, up to a bound.
-    pub fn heads<'a>(&'a self, slots: &'a Slots, most: usize) -> impl Iterator<Item = SlotId> + 'a {
-        self.some_lanes(most).filter_map(|(_, lane)| lane.head(slots))
+    /// Heads of the lists of lanes, up to a bound.
+    pub fn heads(&self, most: usize) -> impl Iterator<Item = SlotId> + '_ {
+        self.some_lanes(most).flat_map(|(_, lane)| lane.lists.iter().filter_map(|(_, list)| list.first()))
     }
 
     pub fn has_holds(&self) -> bool {
-        let mut all = self.index.iter().copied().chain([PLAIN, WHOLE]);
-        all.any(|lane| self.usage_of(lane).hold > Time::ZERO)
+        !self.held.is_empty()
+    }
+
+    /// What a lane, or the queue itself, has used up, as it is stored.
+    pub fn set_usage(&mut self, lane: LaneId, usage: Usage) {
+        *self.usage_mut(lane) = usage;
+        match usage.hold > Time::ZERO {
+            true => self.held.insert(lane),
+            false => self.held.remove(&lane),
+        };
     }
 
     /// Clears what nacks hold back; the lanes that were, and the queue itself.
-    pub fn clear_holds(&mut self) -> Vec<LaneId> {
-        let all = self.index.iter().copied().chain([PLAIN, WHOLE]);
-        let held: Vec<LaneId> = all.filter(|lane| self.usage_of(*lane).hold > Time::ZERO).collect();
+    pub fn clear_holds(&mut self) -> BTreeSet<LaneId> {
+        let held = std::mem::take(&mut self.held);
         for lane in &held {
             self.usage_mut(*lane).hold = Time::ZERO;
         }

@@ -70,6 +70,14 @@ impl Store for ModelStore {
         self.each(tasks, |inner, named| inner.model.requeue(&named, max_attempts))
     }
 
+    fn run_now(&self, tasks: Vec<TaskRef>) -> Answer<Items<Task>> {
+        self.each(tasks, |inner, named| {
+            let made = inner.model.run_now(&named);
+            inner.serve();
+            made
+        })
+    }
+
     fn remove(&self, tasks: Vec<TaskRef>) -> Answer<Items<()>> {
         self.each(tasks, |inner, named| inner.model.remove(&named))
     }
@@ -141,6 +149,7 @@ impl Store for ModelStore {
 
     fn put_audit(&self, entry: AuditEntry) -> Answer<()> {
         self.now(|inner| {
+            inner.audit.retain(|known| known.place() != entry.place());
             inner.audit.push(entry);
             inner.audit.sort_by_key(|entry| std::cmp::Reverse(entry.place()));
         })
@@ -223,9 +232,16 @@ impl Store for ModelStore {
             let taken = inner.model.callbacks.iter_mut().filter(due).take(limit);
             let taken = taken.map(|delivery| {
                 delivery.state = DeliveryState::Pending { due: now.plus(hold) };
-                delivery.clone()
+                delivery.clone().light()
             });
             taken.collect()
+        })
+    }
+
+    fn delivery_body(&self, id: u128) -> Answer<Option<Arc<str>>> {
+        self.now(|inner| {
+            let found = inner.model.callbacks.iter().find(|delivery| delivery.id == id);
+            found.map(|delivery| delivery.body.clone())
         })
     }
 
@@ -270,7 +286,7 @@ impl Store for ModelStore {
                 let is_theirs = tenant.as_ref().is_none_or(|tenant| d.tenant == *tenant);
                 is_theirs && is_failed == failed && d.id > after
             };
-            inner.model.callbacks.iter().filter(wanted).take(limit).cloned().collect()
+            inner.model.callbacks.iter().filter(wanted).take(limit).cloned().map(Delivery::light).collect()
         })
     }
 
