@@ -69,16 +69,22 @@ lints() {
   cargo clippy --workspace --all-targets --locked -- -D warnings
 }
 
+prints() { # WORD ARGUMENT...: what codeq prints with these arguments has the word
+  local word=$1 printed
+  shift
+  printed=$("$CODEQ_BIN" "$@")
+  [[ $printed == *"$word"* ]] || { printf '%s\ncodeq %s: no %s\n' "$printed" "$*" "$word" >&2; return 1; }
+}
+
 benches() {
   step "benches still run"
-  "$CODEQ_BIN" bench http --seconds 0.4 --connections 4 --json | grep -q '"name":"wake"'
-  "$CODEQ_BIN" bench grpc --seconds 0.3 --streams 2 --json | grep -q '"name":"wake"'
-  "$CODEQ_BIN" bench soak --minutes 0.1 --json | grep -q '"name":"retention"'
-  "$CODEQ_BIN" bench overload --seconds 3 --json | grep -q '"name":"after"'
-  # Prints what an honest tenant sees beside a hostile one and beside strangers.
-  "$CODEQ_BIN" bench hostile --seconds 2 --connections 500 | tee /dev/stderr | grep -q '^strangers'
-  "$CODEQ_BIN" bench store --seconds 0.2 --in-flight 8 --json | grep -q '"name":"local-fsync"'
-  "$CODEQ_BIN" bench store --restart 2000 --json | grep -q '"name":"restart"'
+  prints '"name":"wake"' bench http --seconds 0.4 --connections 4 --json
+  prints '"name":"wake"' bench grpc --seconds 0.3 --streams 2 --json
+  prints '"name":"retention"' bench soak --minutes 0.1 --json
+  prints '"name":"after"' bench overload --seconds 3 --json
+  prints strangers bench hostile --seconds 2 --connections 500
+  prints '"name":"local-fsync"' bench store --seconds 0.2 --in-flight 8 --json
+  prints '"name":"restart"' bench store --restart 2000 --json
 }
 
 # What only needs the binary. It often waits for a network, a timer or a browser, as the tests do, so that both
@@ -112,7 +118,7 @@ failed=()
 step "tests; lints, SDKs, packages and browser run beside them and are shown below"
 cargo test --workspace --locked --no-fail-fast || failed+=("tests")
 step "waiting for what runs beside the tests"
-wait "$beside" || failed+=("$(grep '^== ' "$log" | tail -1)")
+wait "$beside" || failed+=("beside the tests, after: $(grep '^== ' "$log" | tail -1)")
 cat "$log"
 
 [ ${#failed[@]} = 0 ] || { printf '\nfailed: %s\n' "${failed[@]}"; exit 1; }
