@@ -22,7 +22,7 @@ from .job import Job
 from .keeper import GONE, Keeper
 from .outcome import Fail, Report, Retry
 from .payload import PayloadError
-from .reporter import Reporter, instead
+from .reporter import Reporter, instead, is_final
 from .threads import DaemonThreads
 from .transport import Absent
 from .wire import Seconds
@@ -244,13 +244,16 @@ class Worker:
             except Absent as absent:
                 log.debug("the report of task %s has no answer yet: %s", report.task_id, absent)
                 is_unsure = True
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(job.lost.wait(), backoff.pause(absent.retry_after))
+                await _lost_within(job, backoff.pause(absent.retry_after))
             except Refused as error:
                 if error.code in GONE:
                     # After an unknown outcome this is our own report that got through.
                     level = logging.DEBUG if is_unsure else logging.INFO
                     return log.log(level, "the report of task %s came too late: %s", report.task_id, error)
+                if not is_final(error):
+                    log.warning("the report of task %s is not taken, trying again: %s", report.task_id, error)
+                    await _lost_within(job, backoff.pause())
+                    continue
                 other = instead(report, error)
                 if other is None:
                     return log.error("the report of task %s was refused: %s", report.task_id, error)
@@ -305,6 +308,11 @@ async def handled(task_id: str, attempt: int, ctx: ContextBase, handler: asyncio
     except BaseException as error:
         log.warning("task %s raised", task_id, exc_info=error)
         return outcome.raised(task_id, attempt, error)
+
+
+async def _lost_within(job: Job, seconds: float) -> None:
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(job.lost.wait(), seconds)
 
 
 def _tell(job: Job, report: Report) -> None:
