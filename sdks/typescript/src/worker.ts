@@ -8,7 +8,7 @@ import { GONE, Keeper, now } from "./keeper.js";
 import * as limits from "./limits.js";
 import type { TaskDefinition } from "./options.js";
 import { completed, failed, givenBack, type Report, thrown } from "./outcome.js";
-import { Reporter } from "./reporter.js";
+import { isFinal, Reporter } from "./reporter.js";
 import { PayloadError, type StandardSchema, validated } from "./schema.js";
 import type { TaskFields } from "./task.js";
 import { Absent } from "./transport.js";
@@ -181,14 +181,15 @@ export class Worker {
     const { transport } = this.#client;
     const body = JSON.stringify({ ...this.#claimFields, count });
     const sent = now();
-    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers });
+    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers, isWork: true });
     if (there.status !== 204) return { tasks: there.body.tasks, lentAt: sent };
     const { signal } = this.#stop;
     if (signal.aborted) return { tasks: [], lentAt: sent };
     const wait = JSON.stringify({ ...this.#claimFields, waitSeconds: limits.CLAIM_WAIT_SECONDS });
     const waitMs = limits.CLAIM_WAIT_SECONDS * 1000;
     try {
-      const one = await transport.once("/v1/codeq/tasks/claim", { body: wait, headers: this.#headers, waitMs, signal });
+      const call = { body: wait, headers: this.#headers, waitMs, signal, isWork: true };
+      const one = await transport.once("/v1/codeq/tasks/claim", call);
       return { tasks: one.status === 204 ? [] : [one.body], lentAt: now() };
     } catch (error) {
       if (signal.aborted) return { tasks: [], lentAt: sent };
@@ -246,7 +247,8 @@ export class Worker {
     const body = JSON.stringify({ extendSeconds, attempt: job.attempt, ...said });
     const path = `/v1/codeq/tasks/${encodeURIComponent(job.id)}/heartbeat`;
     try {
-      const answer = await this.#client.transport.call(path, { body, headers: this.#headers, signal: job.lost });
+      const call = { body, headers: this.#headers, signal: job.lost, isWork: true };
+      const answer = await this.#client.transport.call(path, call);
       job.kept(sent + this.#leaseMs, answer.body?.cancel);
     } catch (error) {
       if (error instanceof Refused && GONE.has(error.code)) job.lose(error.code);
@@ -270,6 +272,9 @@ export class Worker {
         } else if (error instanceof Refused && GONE.has(error.code)) {
           // After an unknown outcome this is our own report that got through.
           return log?.debug({ task: job.id, error: text }, "the report came too late, or was there already");
+        } else if (error instanceof Refused && !isFinal(error)) {
+          log?.warn({ task: job.id, error: text }, "a report is not taken; trying again");
+          await job.pauseUnlessLost(backoff.pause());
         } else if (report.outcome === "completed") {
           report = failed(job.id, job.attempt, `the result was not taken: ${text}`);
         } else return log?.error({ task: job.id, error: text }, "the report was refused");
