@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -153,6 +154,20 @@ func isGone(err error) bool {
 		if errors.Is(err, code) {
 			return true
 		}
+	}
+	return false
+}
+
+// isFinal tells the refusals after which sending the same report again is of no use: the server will never take it. Anything
+// else may pass: a token is replaced, a scope granted, a proxy mended. Items of a batch have no status.
+func isFinal(err error) bool {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Status {
+	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
 	}
 	return false
 }

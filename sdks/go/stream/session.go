@@ -170,9 +170,9 @@ func ackError(ok bool, text string) error {
 		"cancelled": codeq.Cancelled, "not-in-progress": codeq.NotInProgress, "not-owner": codeq.NotOwner,
 		"invalid command": codeq.InvalidCommand, "command is required": codeq.InvalidCommand,
 		"payload too large": codeq.PayloadTooLarge, "invalid webhook url": codeq.InvalidWebhookURL,
-		"internal error": codeq.Internal,
 	}
-	if text == "storage unavailable" {
+	switch text {
+	case "storage unavailable", "internal error", "shutting down":
 		return &codeq.Absent{Text: text}
 	}
 	return &codeq.Refused{Code: byText[text], Text: text}
