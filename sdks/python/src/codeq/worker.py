@@ -70,7 +70,7 @@ class Worker:
         self._claim_body = self._make_claim_body(dict(weights) if weights else None)
         self._jobs: set[Job] = set()
         self._running: set[asyncio.Task[None]] = set()
-        self._error: CodeqError | None = None
+        self._error: Exception | None = None
         self._signals = 0
 
     def _make_claim_body(self, weights: dict[str, int] | None) -> dict[str, Any]:
@@ -137,7 +137,8 @@ class Worker:
             except Absent as absent:
                 log.warning("cannot claim, trying again: %s", absent)
                 await self._pause(backoff.pause(absent.retry_after))
-            except CodeqError as error:
+            except Exception as error:
+                # Also what nobody expected: nothing would claim any more, and nobody would know.
                 self._error = error
                 self._stop.set()
             else:
@@ -162,7 +163,8 @@ class Worker:
         body = wire.dumps({**self._claim_body, "count": count})
         answer = await self._claims.once("POST", "/v1/codeq/tasks/claim/batch", body)
         if answer.status != 204:
-            return [self._kept(task, sent) for task in answer.body["tasks"]]
+            tasks = answer.body.get("tasks") if isinstance(answer.body, dict) else None
+            return self._kept(tasks, sent)
         body = wire.dumps({**self._claim_body, "waitSeconds": limits.CLAIM_WAIT_SECONDS})
         wait = limits.CLAIM_WAIT_SECONDS
         poll = asyncio.ensure_future(self._claims.once("POST", "/v1/codeq/tasks/claim", body, wait=wait))
@@ -176,12 +178,17 @@ class Worker:
             return []
         answer = poll.result()
         # Nothing was lent while the claim waited, and it may have waited longer than a lease.
-        return [] if answer.status == 204 else [self._kept(answer.body, time.monotonic())]
+        return [] if answer.status == 204 else self._kept([answer.body], time.monotonic())
 
-    def _kept(self, task: dict[str, Any], lent: float) -> Job:
-        job = Job(task, lent, self._lease, self._loop)
-        self._keeper.add(job)
-        return job
+    def _kept(self, tasks: Any, lent: float) -> list[Job]:
+        """Jobs of the tasks of an answer. One that is not ours, such as the page of a proxy, is no answer."""
+        try:
+            jobs = [Job(task, lent, self._lease, self._loop) for task in tasks]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise Absent("an answer that is not understood") from error
+        for job in jobs:
+            self._keeper.add(job)
+        return jobs
 
     async def _pause(self, seconds: float) -> None:
         with suppress(asyncio.TimeoutError):
