@@ -20,6 +20,8 @@ class Fake:
         self.claims: list[httpx.Response] = []
         self.tasks: list[dict[str, Any]] = []
         self.reported: list[tuple[str, dict[str, Any]]] = []
+        #: Ids whose leases are lost.
+        self.gone: set[str] = set()
         self._news = asyncio.Event()
 
     def app(self) -> App:
@@ -45,6 +47,8 @@ class Fake:
             case "claim":
                 await asyncio.sleep(0.02)
                 return httpx.Response(204)
+            case "heartbeat" if request.url.path.split("/")[-2] in self.gone:
+                return httpx.Response(409, json={"error": "lease-lost", "code": "lease_lost"})
             case "heartbeat":
                 return httpx.Response(200, json={"ok": True})
             case verb:

@@ -100,7 +100,7 @@ class Worker:
         self._claims = self._app.transport(self.name, connections=1)
         self._claims_stop = asyncio.Event()
         self._reporter = Reporter(self._transport)
-        self._threads = DaemonThreads(self._concurrency)
+        self._threads = DaemonThreads()
         if signals:
             self._listen_to_signals()
         self._keeper.start()
@@ -218,8 +218,20 @@ class Worker:
         finally:
             self._keeper.remove(job)
             self._jobs.discard(job)
-            self._free += 1
-            self._slot.set()
+            self._free_slot_of(job)
+
+    def _free_slot_of(self, job: Job) -> None:
+        """At once, or when a plain function that nobody waits for any more has returned."""
+        call = job.ctx._call if job.ctx else None
+        if call is not None and not call.done():
+            log.warning("the handler of task %s goes on; its slot is taken until it returns", job.id)
+            call.add_done_callback(lambda _: self._free_slot())
+        else:
+            self._free_slot()
+
+    def _free_slot(self) -> None:
+        self._free += 1
+        self._slot.set()
 
     async def _run_handler(self, job: Job, definition: TaskDefinition[Any, Any]) -> Report:
         ctx = job.ctx = self._context(job, definition)
