@@ -53,17 +53,20 @@ const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CON
 export class Transport {
   readonly url: string;
   readonly giveUpMs: number;
+  /** What to use instead of the global `fetch`. */
+  readonly ownFetch: typeof fetch | undefined;
   readonly #source: Token;
   readonly #fetch: typeof fetch;
   #token: string | undefined;
   #renewal: Promise<string> | undefined;
 
-  constructor(url: string, token: Token, giveUpMs = GIVE_UP_MS, fetcher: typeof fetch = fetch) {
+  constructor(url: string, token: Token, giveUpMs = GIVE_UP_MS, ownFetch?: typeof fetch) {
     this.url = url.replace(/\/+$/, "");
     this.giveUpMs = giveUpMs;
     this.#source = token;
     this.#token = typeof token === "string" ? token : undefined;
-    this.#fetch = fetcher;
+    this.ownFetch = ownFetch;
+    this.#fetch = ownFetch ?? fetch;
   }
 
   /** Calls until there is an answer. Throws `Refused` for 4xx, and for 500 unless it is `isWork`; `Unavailable` at the end. */

@@ -107,14 +107,21 @@ export class Worker {
     const stop = () => this.stop();
     if (outer?.aborted) stop();
     outer?.addEventListener("abort", stop, { once: true });
+    try {
+      await this.#work();
+    } finally {
+      outer?.removeEventListener("abort", stop);
+      forget();
+    }
+  }
+
+  async #work(): Promise<void> {
     this.#reporter = new Reporter(this.#client.transport, this.#headers);
     this.#keeper = await Keeper.start(this.#client.transport, this.#leaseMs, this.#headers);
     try {
       await this.#claimUntilStop();
     } finally {
       await this.#finish();
-      outer?.removeEventListener("abort", stop);
-      forget();
       await this.#keeper.end();
     }
   }
@@ -182,7 +189,7 @@ export class Worker {
     const body = JSON.stringify({ ...this.#claimFields, count });
     const sent = now();
     const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers, isWork: true });
-    if (there.status !== 204) return { tasks: there.body.tasks, lentAt: sent };
+    if (there.status !== 204) return { tasks: tasksOf(there.body?.tasks), lentAt: sent };
     const { signal } = this.#stop;
     if (signal.aborted) return { tasks: [], lentAt: sent };
     const wait = JSON.stringify({ ...this.#claimFields, waitSeconds: limits.CLAIM_WAIT_SECONDS });
@@ -190,7 +197,7 @@ export class Worker {
     try {
       const call = { body: wait, headers: this.#headers, waitMs, signal, isWork: true };
       const one = await transport.once("/v1/codeq/tasks/claim", call);
-      return { tasks: one.status === 204 ? [] : [one.body], lentAt: now() };
+      return { tasks: one.status === 204 ? [] : tasksOf([one.body]), lentAt: now() };
     } catch (error) {
       if (signal.aborted) return { tasks: [], lentAt: sent };
       throw error;
@@ -205,7 +212,7 @@ export class Worker {
     for (const job of jobs) {
       this.#free--;
       this.#jobs.add(job);
-      const running = this.#work(job).finally(() => {
+      const running = this.#attempt(job).finally(() => {
         this.#keeper.remove(job);
         this.#jobs.delete(job);
         this.#running.delete(running);
@@ -216,7 +223,7 @@ export class Worker {
     }
   }
 
-  async #work(job: Job): Promise<void> {
+  async #attempt(job: Job): Promise<void> {
     const started = now();
     const known = this.#handlers.get(job.command.toLowerCase());
     const isOurs = known && !this.#stop.signal.aborted;
@@ -322,6 +329,14 @@ export class Worker {
     if (!known) throw new Error(`${job.command} has no handler`);
     return run(job, known, this.#options.middleware ?? []);
   }
+}
+
+/** The tasks of an answer. One that is not ours, such as the page of a proxy, is no answer. */
+function tasksOf(said: unknown): TaskFields[] {
+  const isTask = (one: Partial<TaskFields> | undefined) =>
+    typeof one?.id === "string" && typeof one.command === "string";
+  if (Array.isArray(said) && said.every(isTask)) return said;
+  throw new Absent("an answer that is not understood", { wasSent: true });
 }
 
 /** The handler inside of the middleware, and what its end means. */

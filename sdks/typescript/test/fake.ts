@@ -7,8 +7,8 @@ export type Say = (body: Body) => Response;
 /** Lends its tasks once, keeps every lease, and answers results with what `results` says, the last for ever. */
 export class Fake {
   readonly claims: Response[] = [];
-  readonly paths: string[] = [];
   readonly reported: Body[] = [];
+  readonly #awaited = new Map<string, () => void>();
   readonly #results: Say[];
   readonly #tasks: TaskFields[] = [];
   #told: () => void = () => undefined;
@@ -33,10 +33,17 @@ export class Fake {
     }
   }
 
+  /** Resolves when a path that ends so is asked for. */
+  asked(path: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.#awaited.set(path, resolve);
+    });
+  }
+
   readonly #fetch: typeof fetch = async (input, init) => {
     const body = JSON.parse(String(init?.body)) as Body;
     const path = new URL(String(input)).pathname.split("/").at(-1) as string;
-    this.paths.push(path);
+    this.#awaited.get(path)?.();
     if (path === "batch") return this.claims.shift() ?? this.#lent(body.count);
     if (path === "claim") {
       await new Promise((resolve) => setTimeout(resolve, 20));

@@ -44,6 +44,46 @@ for (const answer of [whole(400, "invalid_body"), whole(413, "body_too_large"), 
   });
 }
 
+for (const body of ["<html>", "[]", '{"tasks":[{}]}']) {
+  test(`a claim whose answer is not understood is repeated: ${body}`, async () => {
+    const fake = new Fake();
+    fake.claims.push(new Response(body));
+    fake.lend("done");
+    await working(fake, () => fake.heard(1));
+  });
+}
+
+test("the fetch of the client is used for heartbeats", { timeout: 20_000 }, async () => {
+  const fake = new Fake();
+  fake.lend("long");
+  const beaten = fake.asked("heartbeat");
+  const worker = new Worker(fake.client(), { lease: "1s" }).handle("long", () => beaten);
+  const running = worker.run({ signals: false });
+  await fake.heard(1);
+  worker.stop();
+  await running;
+});
+
+test("a token that is not there yet keeps a worker waiting, not ending", async () => {
+  const fake = new Fake();
+  fake.lend("done");
+  let calls = 0;
+  const token = () => {
+    if (++calls < 3) throw new Error("no network yet");
+    return "token";
+  };
+  await working(fake, () => fake.heard(1), fake.client({ token }));
+});
+
+test("a worker that ends with an error leaves no listener behind", async () => {
+  const fake = new Fake();
+  fake.claims.push(Response.json({ code: "invalid_token" }, { status: 401 }));
+  const worker = new Worker(fake.client()).handle("done", () => undefined);
+  const before = process.listenerCount("SIGTERM");
+  await assert.rejects(worker.run(), { code: "invalid_token" });
+  assert.equal(process.listenerCount("SIGTERM"), before);
+});
+
 test("a result that is never taken takes no other with it", async () => {
   const oneIsBad: Say = (body) => {
     const isBad = body.results.some(({ taskId, status }) => taskId === "task-1" && status === "COMPLETED");
