@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -99,9 +101,20 @@ func (l *Link) heard(event *workerpb.ServerEvent) {
 	case *workerpb.ServerEvent_Cancel:
 		l.cancelled(said.Cancel)
 	case *workerpb.ServerEvent_Error:
-		// A Ready that is refused is consumed: the claim must not wait for it.
-		l.unready(&codeq.Refused{Status: 403, Code: codeq.Code(said.Error.Code), Text: said.Error.Message})
+		l.refused(serverError(said.Error.Code, said.Error.Message))
 	}
+}
+
+// refused tells of an event that was consumed without an answer; nobody knows which. It may be a Ready, so the claim must not
+// wait for it, or a report, so nobody must wait for an ack. A missing right is told, after anything else reports are repeated:
+// most of them were not meant.
+func (l *Link) refused(err error) {
+	l.unready(err)
+	var refused *codeq.Refused
+	if errors.As(err, &refused) && refused.Status != http.StatusForbidden {
+		err = &codeq.Absent{Text: refused.Text, Cause: refused}
+	}
+	l.acks.failAll(err)
 }
 
 // assigned hands tasks to the claim that waits; the worker's claim is the only one.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
+	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -150,32 +150,16 @@ func handshakeError(err error) error {
 	}
 	said, _ := status.FromError(err)
 	switch said.Code() {
-	case codes.Unauthenticated:
+	case grpccodes.Unauthenticated:
 		return &codeq.Refused{Status: 401, Code: codeq.InvalidToken, Text: said.Message()}
-	case codes.PermissionDenied:
+	case grpccodes.PermissionDenied:
 		return &codeq.Refused{Status: 403, Code: codeq.InvalidTenant, Text: said.Message()}
-	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
-		return &codeq.Refused{Status: 400, Code: codeq.InvalidBody, Text: said.Message()}
+	case grpccodes.InvalidArgument, grpccodes.FailedPrecondition:
+		return &codeq.Refused{Status: 400, Code: codeOf(said.Message()), Text: said.Message()}
+	case grpccodes.Unimplemented:
+		return &codeq.Refused{Status: 404, Code: codeq.RouteNotFound, Text: said.Message()}
 	}
 	return &codeq.Absent{Text: err.Error(), NotSent: true, Cause: err}
-}
-
-// ackError is what an ack says.
-func ackError(ok bool, text string) error {
-	if ok {
-		return nil
-	}
-	byText := map[string]codeq.Code{
-		"task not found": codeq.TaskNotFound, "not-found": codeq.TaskNotFound, "lease-lost": codeq.LeaseLost,
-		"cancelled": codeq.Cancelled, "not-in-progress": codeq.NotInProgress, "not-owner": codeq.NotOwner,
-		"invalid command": codeq.InvalidCommand, "command is required": codeq.InvalidCommand,
-		"payload too large": codeq.PayloadTooLarge, "invalid webhook url": codeq.InvalidWebhookURL,
-	}
-	switch text {
-	case "storage unavailable", "internal error", "shutting down":
-		return &codeq.Absent{Text: text}
-	}
-	return &codeq.Refused{Code: byText[text], Text: text}
 }
 
 // whole is a span in seconds, rounded up.
