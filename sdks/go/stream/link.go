@@ -38,11 +38,11 @@ type Link struct {
 }
 
 // NewLink is a link to a worker's port. The name is that of the worker; leases belong to it and the token's subject.
-func NewLink(address string, token Token, name string) *Link {
+func NewLink(address string, token Token, name string, options ...Option) *Link {
 	l := &Link{tasks: make(chan []*workerpb.Task, 1), gone: make(chan error, 1)}
 	l.session = session[workerpb.WorkerEvent, workerpb.ServerEvent]{
-		address: address,
-		token:   token,
+		target: targetOf(address, options),
+		token:  token,
 		open: func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[workerpb.WorkerEvent, workerpb.ServerEvent], error) {
 			return workerpb.NewWorkerStreamClient(conn).Stream(ctx)
 		},

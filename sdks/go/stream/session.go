@@ -2,6 +2,8 @@
 //
 //	worker := codeq.NewWorker(client, codeq.Over(stream.NewLink("127.0.0.1:9091", token, codeq.DefaultName())))
 //	producer := stream.NewProducer("127.0.0.1:9092", token)
+//
+// With TLS addresses are https://host:port; see [WithTLS].
 package stream
 
 import (
@@ -13,8 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	codeq "github.com/codeq/codeq/sdks/go"
@@ -42,10 +42,10 @@ func Static(token string) Token {
 
 // session keeps one stream open: it is opened when it is needed, and anew after it broke.
 type session[Out, In any] struct {
-	address string
-	token   Token
-	open    func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
-	hello   func(token string) *Out
+	target target
+	token  Token
+	open   func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
+	hello  func(token string) *Out
 	// heard gets every message after the handshake, broken the end of a stream.
 	heard  func(*In)
 	broken func(error)
@@ -82,11 +82,7 @@ func (s *session[Out, In]) connect(ctx context.Context) error {
 		return &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
 	}
 	if s.conn == nil {
-		s.conn, err = grpc.NewClient(s.address,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}))
-		if err != nil {
+		if s.conn, err = s.target.dial(); err != nil {
 			return err
 		}
 	}
