@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from receiver import SECRET, Receiver
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -100,6 +101,8 @@ class Exam:
         self.port = 0
         self.redis_address = ""
         self.made: list[dict[str, Any]] = []
+        self.receiver: Receiver | None = None
+        self.works = 0
 
     def run(self) -> None:
         try:
@@ -110,11 +113,14 @@ class Exam:
             for process in [*self.workers, *self.processes]:
                 process.kill()
                 process.wait()
+            if self.receiver is not None:
+                self.receiver.close()
 
     # -- what a scenario can do
 
     def step_serve(self, options: dict[str, Any]) -> None:
-        environment = {**os.environ, **{name: str(value) for name, value in options.get("environment", {}).items()}}
+        environment = {**os.environ, "WEBHOOK_HMAC_SECRET": SECRET}
+        environment |= {name: str(value) for name, value in options.get("environment", {}).items()}
         if self.store == "kvrocks":
             place = []
             environment |= {"CODEQ_PERSISTENCE_PROVIDER": "redis", "CODEQ_PERSISTENCE_CONFIG_ADDR": self.redis()}
@@ -124,7 +130,9 @@ class Exam:
         command = [self.binary, "dev", "--port", str(self.port), *place]
         output = open(self.scratch / "server.log", "a+")  # noqa: SIM115 it lives as long as the process
         start = output.tell()
-        self.server = subprocess.Popen(command, cwd=self.scratch, stdout=output, stderr=output, text=True, env=environment)
+        self.server = subprocess.Popen(
+            command, cwd=self.scratch, stdout=output, stderr=output, text=True, env=environment
+        )
         self.processes.append(self.server)
 
         def listening() -> bool:
@@ -150,11 +158,15 @@ class Exam:
             self.redis_address = f"127.0.0.1:{port}"
         return self.redis_address
 
+    def step_receive(self, options: dict[str, Any]) -> None:
+        self.receiver = Receiver(options["refuse"])
+
     def step_cut(self, options: dict[str, Any]) -> None:
         self.way = Cutter(self.url, options["when"], options["times"]).url
 
     def step_work(self, options: dict[str, Any]) -> None:
-        file = self.order({"log": str(self.log), **options})
+        file = self.order({"log": str(self.log), "worker": self.works, **options})
+        self.works += 1
         output = open(self.scratch / "worker.log", "a")  # noqa: SIM115 it lives as long as the process
         worker = subprocess.Popen([*runner(self.language), "worker", file], stdout=output, stderr=output, text=True)
         self.workers.append(worker)
@@ -166,6 +178,10 @@ class Exam:
     def step_produce(self, options: dict[str, Any]) -> None:
         creates = [one for part in options["tasks"] for one in [part] * part.get("times", 1)]
         creates = [{**one, "payloadText": json.dumps(one["payload"])} for one in creates]
+        for one in creates:
+            if one.pop("webhook", False):
+                assert self.receiver is not None
+                one["webhook"] = self.receiver.url
         more = {"tokens": options["tokens"]} if "tokens" in options else {}
         made = self.produce({"tasks": creates, "many": options.get("many", False), **more})
         assert len(made) == len(creates), f"{len(made)} answers to {len(creates)} creates"
@@ -229,6 +245,10 @@ class Exam:
             assert {name: stats[name] for name in wanted["queued"]} == wanted["queued"], stats
         if "starts" in wanted:
             assert len(self.events("start")) == wanted["starts"], f"{len(self.events('start'))} starts"
+        if "starters" in wanted:
+            assert [one["worker"] for one in self.events("start")] == wanted["starters"], self.events("start")
+        if "callbacks" in wanted:
+            self.expect_callbacks(wanted["callbacks"], wanted["deliveries"])
         if "lastStart" in wanted:
             assert self.events("start")[-1]["task"] == self.made[wanted["lastStart"]]["id"], "another task was last"
         if "listed" in wanted:
@@ -250,7 +270,9 @@ class Exam:
     def expect_task(self, made: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert "id" in made, made
         if wanted.get("status") in ("COMPLETED", "FAILED"):
-            until(lambda: self.ask("GET", f"/tasks/{made['id']}")["status"] == wanted["status"], f"{made['id']} {wanted}")
+            until(
+                lambda: self.ask("GET", f"/tasks/{made['id']}")["status"] == wanted["status"], f"{made['id']} {wanted}"
+            )
         if "progress" in wanted:
             until(lambda: "progress" in self.ask("GET", f"/tasks/{made['id']}"), f"{made['id']} tells its progress")
         task = self.ask("GET", f"/tasks/{made['id']}")
@@ -269,6 +291,20 @@ class Exam:
             return [task for task in all_made if any(task.get(name) != value for name, value in wanted.items())]
 
         until(lambda: not others(), f"every task is {wanted}")
+
+    def expect_callbacks(self, wanted: dict[int, dict[str, Any]], deliveries: int) -> None:
+        """One per task with a webhook, signed; what was refused came again under the id it had."""
+        receiver = self.receiver
+        assert receiver is not None
+        until(lambda: len(receiver.taken) >= len(wanted), f"{len(wanted)} callbacks arrive")
+        got = {body["taskId"]: body for body in receiver.taken.values()}
+        assert set(got) == {self.made[index]["id"] for index in wanted}, got
+        for index, fields in wanted.items():
+            body = got[self.made[index]["id"]]
+            assert {name: body[name] for name in fields} == fields, body
+        assert not receiver.faults, receiver.faults
+        assert receiver.refused <= set(receiver.taken), "a refused callback came back under another id"
+        assert receiver.deliveries == deliveries, f"{receiver.deliveries} deliveries"
 
     def listed(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

@@ -17,6 +17,7 @@ type order struct {
 	URL         string
 	Tokens      []string
 	Log         string
+	Worker      int
 	Concurrency int
 	Lease       float64
 	Grace       *float64
@@ -43,6 +44,7 @@ type create struct {
 	MaxAttempts int
 	Lane        string
 	Unique      string
+	Webhook     string
 }
 
 type deed struct {
@@ -88,7 +90,7 @@ func work(client *codeq.Client, given order) {
 	worker := codeq.NewWorker(client, options...)
 	codeq.Handle(worker, "exam", func(ctx context.Context, job *codeq.Job[json.RawMessage]) (json.RawMessage, error) {
 		note := func(event string) {
-			fmt.Fprintf(lines, "{\"event\":%q,\"task\":%q,\"attempt\":%d}\n", event, job.ID, job.Number)
+			fmt.Fprintf(lines, "{\"event\":%q,\"task\":%q,\"attempt\":%d,\"worker\":%d}\n", event, job.ID, job.Number, given.Worker)
 		}
 		note("start")
 		defer note("end")
@@ -202,7 +204,7 @@ func createAll(ctx context.Context, client *codeq.Client, given order) []codeq.C
 			tasks = append(tasks, codeq.NewTask{Command: one.Command, Payload: one.Payload})
 			continue
 		}
-		options := []codeq.CreateOption{codeq.MaxAttempts(one.MaxAttempts), codeq.Lane(one.Lane)}
+		options := []codeq.CreateOption{codeq.MaxAttempts(one.MaxAttempts), codeq.Lane(one.Lane), codeq.Webhook(one.Webhook)}
 		if one.Unique != "" {
 			options = append(options, codeq.OnlyOne(codeq.Unique{Key: one.Unique}))
 		}
