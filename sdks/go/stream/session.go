@@ -77,15 +77,42 @@ func (s *session[Out, In]) connect(ctx context.Context) error {
 	if s.isEnded {
 		return errors.New("the stream is closed")
 	}
-	token, err := s.token(ctx)
-	if err != nil {
-		return &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
-	}
 	if s.conn == nil {
-		if s.conn, err = s.target.dial(); err != nil {
+		conn, err := s.target.dial()
+		if err != nil {
 			return err
 		}
+		s.conn = conn
 	}
+	token, err := s.askToken(ctx)
+	if err != nil {
+		return err
+	}
+	refused := s.shake(token)
+	if !errors.Is(refused, codeq.InvalidToken) {
+		return refused
+	}
+	// It may have run out. Whoever gives the same one again has no other.
+	other, err := s.askToken(ctx)
+	if err != nil {
+		return err
+	}
+	if other == token {
+		return refused
+	}
+	return s.shake(other)
+}
+
+func (s *session[Out, In]) askToken(ctx context.Context) (string, error) {
+	token, err := s.token(ctx)
+	if err != nil {
+		return "", &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
+	}
+	return token, nil
+}
+
+// shake opens a stream and says hello.
+func (s *session[Out, In]) shake(token string) error {
 	streaming, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(helloTime, cancel)
 	stream, err := s.open(streaming, s.conn)
