@@ -1,11 +1,11 @@
 """Runs the scenarios of sdks/scenarios with the runners of every language against real servers.
 
-usage: exam.py --server BINARY [--languages python,typescript,go,rust] [--store embedded|kvrocks] [--short] [NAME ...]
+usage: exam.py --server BINARY [--languages python,typescript,go,go-stream,rust] [--store embedded|kvrocks] [--short] [NAME ...]
 
 A scenario is a list of steps: a server is started, workers and producers run as processes of their own, things are
 killed and cut, and then the server is asked what became of the tasks. A runner has two modes, `worker FILE` and
 `produce FILE`; the file says what to do. Handlers do what the payload says and write a line when they start and end.
-A scenario that `needs` a route is left out while openapi.json does not describe it.
+`go-stream` is Go whose workers and creates go over streams. A scenario that `needs` a route is left out while openapi.json does not describe it.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cutter import Cutter
 from receiver import SECRET, Receiver
 
 HERE = Path(__file__).resolve().parent
@@ -38,52 +39,10 @@ def runner(language: str) -> list[str]:
         "python": [sys.executable, str(HERE / "runner.py")],
         "typescript": ["node", str(HERE / "runner.mjs")],
         "go": [str(REPOSITORY / "target/sdks/exam-go")],
+        "go-stream": [str(REPOSITORY / "target/sdks/exam-go")],
         "rust": [str(Path(os.environ.get("CODEQ_BIN", REPOSITORY / "target/debug/codeq")).parent / "examples/exam")],
     }
     return commands[language]
-
-
-class Cutter:
-    """A proxy that loses the first requests for creates: before the server sees them, or their answers."""
-
-    def __init__(self, target: str, when: str, times: int) -> None:
-        self.host, self.port = target.removeprefix("http://").split(":")
-        self.when, self.left, self.lock = when, times, threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self) -> None:
-        while True:
-            client, _ = self.listener.accept()
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
-
-    def serve(self, client: socket.socket) -> None:
-        request = client.recv(65536)
-        while request and not whole(request):
-            request += client.recv(65536)
-        with self.lock:
-            cuts = self.left > 0
-            self.left -= 1
-        if cuts and self.when == "before":
-            client.close()
-            return
-        with socket.create_connection((self.host, int(self.port))) as server:
-            server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
-            answer = b""
-            while part := server.recv(65536):
-                answer += part
-        if not cuts:
-            client.sendall(answer)
-        client.close()
-
-
-def whole(request: bytes) -> bool:
-    head, end, body = request.partition(b"\r\n\r\n")
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return bool(end) and len(body) >= int(line.split(b":")[1])
-    return bool(end)
 
 
 class Exam:
@@ -103,6 +62,8 @@ class Exam:
         self.made: list[dict[str, Any]] = []
         self.receiver: Receiver | None = None
         self.works = 0
+        names = ("worker", "producer") if language == "go-stream" else ()
+        self.streams = {name: f"127.0.0.1:{free_port()}" for name in names}
 
     def run(self) -> None:
         try:
@@ -120,6 +81,7 @@ class Exam:
 
     def step_serve(self, options: dict[str, Any]) -> None:
         environment = {**os.environ, "WEBHOOK_HMAC_SECRET": SECRET}
+        environment |= {f"{name.upper()}_STREAM_ADDR": address for name, address in self.streams.items()}
         environment |= {name: str(value) for name, value in options.get("environment", {}).items()}
         if self.store == "kvrocks":
             place = []
@@ -150,8 +112,7 @@ class Exam:
     def redis(self) -> str:
         """The store's server, which outlives ours."""
         if not self.redis_address:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
+            port = free_port()
             command = ["redis-server", "--port", str(port), "--save", "", "--dir", str(self.scratch)]
             self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True))
             until(lambda: connects(port), "redis-server listens")
@@ -264,7 +225,7 @@ class Exam:
     def order(self, fields: dict[str, Any]) -> str:
         tokens = fields.pop("tokens", [TOKEN])
         path = self.scratch / f"order-{time.monotonic_ns()}.json"
-        path.write_text(json.dumps({"url": self.way, "tokens": tokens, **fields}))
+        path.write_text(json.dumps({"url": self.way, "streams": self.streams, "tokens": tokens, **fields}))
         return str(path)
 
     def expect_task(self, made: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -287,6 +248,7 @@ class Exam:
 
         def others() -> list[dict[str, Any]]:
             tasks = self.listed()
+            assert all("id" in made for made in self.made), self.made
             all_made = [{"refunds": 0, "attempts": 0, **tasks[made["id"]]} for made in self.made]
             return [task for task in all_made if any(task.get(name) != value for name, value in wanted.items())]
 
@@ -335,6 +297,11 @@ class Exam:
             return json.loads(answer.read())
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 def connects(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port)).close()
@@ -353,7 +320,7 @@ def until(holds: Any, what: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default=str(REPOSITORY / "target/debug/codeq"))
-    parser.add_argument("--languages", default="python,typescript,go,rust")
+    parser.add_argument("--languages", default="python,typescript,go,go-stream,rust")
     parser.add_argument("--store", default="embedded", choices=["embedded", "kvrocks"])
     parser.add_argument("--short", action="store_true", help="only the scenarios marked as short")
     parser.add_argument("names", nargs="*")
