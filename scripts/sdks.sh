@@ -39,10 +39,12 @@ step "TypeScript"
   node_modules/.bin/biome check src test examples scripts && npm test --silent)
 
 step "Go"
-[ -x "$tools/staticcheck" ] || GOBIN=$tools go install honnef.co/go/tools/cmd/staticcheck@latest
+# A version of its own folder, so that another one is installed when this changes.
+staticcheck=$tools/staticcheck-v0.8.2
+[ -x "$staticcheck/staticcheck" ] || GOBIN=$staticcheck go install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 for module in sdks/go sdks/go/stream sdks/go/codeqotel sdks/exam/go sdks/bench/go; do
   (cd $module && unformatted=$(gofmt -l .) && [ -z "$unformatted" ] || { echo "gofmt: $unformatted" >&2; exit 1; }
-   go vet ./... && "$tools/staticcheck" ./... && go test ./...)
+   go vet ./... && "$staticcheck/staticcheck" ./... && go test ./...)
 done
 unformatted=$(gofmt -l bench/peers/go); [ -z "$unformatted" ] || { echo "gofmt: $unformatted" >&2; exit 1; }
 [ ! -e sdks/go/go.sum ] || { echo "sdks/go needs more than the standard library" >&2; exit 1; }

@@ -1,11 +1,11 @@
 """Runs the scenarios of sdks/scenarios with the runners of every language against real servers.
 
-usage: exam.py --server BINARY [--languages python,typescript,go,rust] [--store embedded|kvrocks] [--short] [NAME ...]
+usage: exam.py --server BINARY [--languages python,typescript,go,go-stream,rust] [--store embedded|kvrocks] [--short] [NAME ...]
 
 A scenario is a list of steps: a server is started, workers and producers run as processes of their own, things are
 killed and cut, and then the server is asked what became of the tasks. A runner has two modes, `worker FILE` and
 `produce FILE`; the file says what to do. Handlers do what the payload says and write a line when they start and end.
-A scenario that `needs` a route is left out while openapi.json does not describe it.
+`go-stream` is Go whose workers and creates go over streams. A scenario that `needs` a route is left out while openapi.json does not describe it.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cutter import Cutter
+from receiver import SECRET, Receiver
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -37,52 +38,10 @@ def runner(language: str) -> list[str]:
         "python": [sys.executable, str(HERE / "runner.py")],
         "typescript": ["node", str(HERE / "runner.mjs")],
         "go": [str(REPOSITORY / "target/sdks/exam-go")],
+        "go-stream": [str(REPOSITORY / "target/sdks/exam-go")],
         "rust": [str(Path(os.environ.get("CODEQ_BIN", REPOSITORY / "target/debug/codeq")).parent / "examples/exam")],
     }
     return commands[language]
-
-
-class Cutter:
-    """A proxy that loses the first requests for creates: before the server sees them, or their answers."""
-
-    def __init__(self, target: str, when: str, times: int) -> None:
-        self.host, self.port = target.removeprefix("http://").split(":")
-        self.when, self.left, self.lock = when, times, threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self) -> None:
-        while True:
-            client, _ = self.listener.accept()
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
-
-    def serve(self, client: socket.socket) -> None:
-        request = client.recv(65536)
-        while request and not whole(request):
-            request += client.recv(65536)
-        with self.lock:
-            cuts = self.left > 0
-            self.left -= 1
-        if cuts and self.when == "before":
-            client.close()
-            return
-        with socket.create_connection((self.host, int(self.port))) as server:
-            server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
-            answer = b""
-            while part := server.recv(65536):
-                answer += part
-        if not cuts:
-            client.sendall(answer)
-        client.close()
-
-
-def whole(request: bytes) -> bool:
-    head, end, body = request.partition(b"\r\n\r\n")
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return bool(end) and len(body) >= int(line.split(b":")[1])
-    return bool(end)
 
 
 class Exam:
@@ -100,6 +59,10 @@ class Exam:
         self.port = 0
         self.redis_address = ""
         self.made: list[dict[str, Any]] = []
+        self.receiver: Receiver | None = None
+        self.works = 0
+        names = ("worker", "producer") if language == "go-stream" else ()
+        self.streams = {name: f"127.0.0.1:{free_port()}" for name in names}
 
     def run(self) -> None:
         try:
@@ -110,11 +73,15 @@ class Exam:
             for process in [*self.workers, *self.processes]:
                 process.kill()
                 process.wait()
+            if self.receiver is not None:
+                self.receiver.close()
 
     # -- what a scenario can do
 
     def step_serve(self, options: dict[str, Any]) -> None:
-        environment = {**os.environ, **{name: str(value) for name, value in options.get("environment", {}).items()}}
+        environment = {**os.environ, "WEBHOOK_HMAC_SECRET": SECRET}
+        environment |= {f"{name.upper()}_STREAM_ADDR": address for name, address in self.streams.items()}
+        environment |= {name: str(value) for name, value in options.get("environment", {}).items()}
         if self.store == "kvrocks":
             place = []
             environment |= {"CODEQ_PERSISTENCE_PROVIDER": "redis", "CODEQ_PERSISTENCE_CONFIG_ADDR": self.redis()}
@@ -124,7 +91,9 @@ class Exam:
         command = [self.binary, "dev", "--port", str(self.port), *place]
         output = open(self.scratch / "server.log", "a+")  # noqa: SIM115 it lives as long as the process
         start = output.tell()
-        self.server = subprocess.Popen(command, cwd=self.scratch, stdout=output, stderr=output, text=True, env=environment)
+        self.server = subprocess.Popen(
+            command, cwd=self.scratch, stdout=output, stderr=output, text=True, env=environment
+        )
         self.processes.append(self.server)
 
         def listening() -> bool:
@@ -142,19 +111,22 @@ class Exam:
     def redis(self) -> str:
         """The store's server, which outlives ours."""
         if not self.redis_address:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
+            port = free_port()
             command = ["redis-server", "--port", str(port), "--save", "", "--dir", str(self.scratch)]
             self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True))
             until(lambda: connects(port), "redis-server listens")
             self.redis_address = f"127.0.0.1:{port}"
         return self.redis_address
 
+    def step_receive(self, options: dict[str, Any]) -> None:
+        self.receiver = Receiver(options["refuse"])
+
     def step_cut(self, options: dict[str, Any]) -> None:
         self.way = Cutter(self.url, options["when"], options["times"]).url
 
     def step_work(self, options: dict[str, Any]) -> None:
-        file = self.order({"log": str(self.log), **options})
+        file = self.order({"log": str(self.log), "worker": self.works, **options})
+        self.works += 1
         output = open(self.scratch / "worker.log", "a")  # noqa: SIM115 it lives as long as the process
         worker = subprocess.Popen([*runner(self.language), "worker", file], stdout=output, stderr=output, text=True)
         self.workers.append(worker)
@@ -166,6 +138,10 @@ class Exam:
     def step_produce(self, options: dict[str, Any]) -> None:
         creates = [one for part in options["tasks"] for one in [part] * part.get("times", 1)]
         creates = [{**one, "payloadText": json.dumps(one["payload"])} for one in creates]
+        for one in creates:
+            if one.pop("webhook", False):
+                assert self.receiver is not None
+                one["webhook"] = self.receiver.url
         more = {"tokens": options["tokens"]} if "tokens" in options else {}
         made = self.produce({"tasks": creates, "many": options.get("many", False), **more})
         assert len(made) == len(creates), f"{len(made)} answers to {len(creates)} creates"
@@ -229,6 +205,10 @@ class Exam:
             assert {name: stats[name] for name in wanted["queued"]} == wanted["queued"], stats
         if "starts" in wanted:
             assert len(self.events("start")) == wanted["starts"], f"{len(self.events('start'))} starts"
+        if "starters" in wanted:
+            assert [one["worker"] for one in self.events("start")] == wanted["starters"], self.events("start")
+        if "callbacks" in wanted:
+            self.expect_callbacks(wanted["callbacks"], wanted["deliveries"])
         if "lastStart" in wanted:
             assert self.events("start")[-1]["task"] == self.made[wanted["lastStart"]]["id"], "another task was last"
         if "listed" in wanted:
@@ -244,13 +224,15 @@ class Exam:
     def order(self, fields: dict[str, Any]) -> str:
         tokens = fields.pop("tokens", [TOKEN])
         path = self.scratch / f"order-{time.monotonic_ns()}.json"
-        path.write_text(json.dumps({"url": self.way, "tokens": tokens, **fields}))
+        path.write_text(json.dumps({"url": self.way, "streams": self.streams, "tokens": tokens, **fields}))
         return str(path)
 
     def expect_task(self, made: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert "id" in made, made
         if wanted.get("status") in ("COMPLETED", "FAILED"):
-            until(lambda: self.ask("GET", f"/tasks/{made['id']}")["status"] == wanted["status"], f"{made['id']} {wanted}")
+            until(
+                lambda: self.ask("GET", f"/tasks/{made['id']}")["status"] == wanted["status"], f"{made['id']} {wanted}"
+            )
         if "progress" in wanted:
             until(lambda: "progress" in self.ask("GET", f"/tasks/{made['id']}"), f"{made['id']} tells its progress")
         task = self.ask("GET", f"/tasks/{made['id']}")
@@ -265,10 +247,25 @@ class Exam:
 
         def others() -> list[dict[str, Any]]:
             tasks = self.listed()
+            assert all("id" in made for made in self.made), self.made
             all_made = [{"refunds": 0, "attempts": 0, **tasks[made["id"]]} for made in self.made]
             return [task for task in all_made if any(task.get(name) != value for name, value in wanted.items())]
 
         until(lambda: not others(), f"every task is {wanted}")
+
+    def expect_callbacks(self, wanted: dict[int, dict[str, Any]], deliveries: int) -> None:
+        """One per task with a webhook, signed; what was refused came again under the id it had."""
+        receiver = self.receiver
+        assert receiver is not None
+        until(lambda: len(receiver.taken) >= len(wanted), f"{len(wanted)} callbacks arrive")
+        got = {body["taskId"]: body for body in receiver.taken.values()}
+        assert set(got) == {self.made[index]["id"] for index in wanted}, got
+        for index, fields in wanted.items():
+            body = got[self.made[index]["id"]]
+            assert {name: body[name] for name in fields} == fields, body
+        assert not receiver.faults, receiver.faults
+        assert receiver.refused <= set(receiver.taken), "a refused callback came back under another id"
+        assert receiver.deliveries == deliveries, f"{receiver.deliveries} deliveries"
 
     def listed(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
@@ -299,6 +296,11 @@ class Exam:
             return json.loads(answer.read())
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 def connects(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port)).close()
@@ -317,7 +319,7 @@ def until(holds: Any, what: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default=str(REPOSITORY / "target/debug/codeq"))
-    parser.add_argument("--languages", default="python,typescript,go,rust")
+    parser.add_argument("--languages", default="python,typescript,go,go-stream,rust")
     parser.add_argument("--store", default="embedded", choices=["embedded", "kvrocks"])
     parser.add_argument("--short", action="store_true", help="only the scenarios marked as short")
     parser.add_argument("names", nargs="*")

@@ -38,7 +38,7 @@ if (mode === "worker") {
   const worker = new Worker(client, { concurrency, lease, grace });
   worker.handle("exam", async (job) => {
     const note = (event) =>
-      appendFileSync(order.log, `${JSON.stringify({ event, task: job.id, attempt: job.attempt })}\n`);
+      appendFileSync(order.log, `${JSON.stringify({ event, task: job.id, attempt: job.attempt, worker: order.worker })}\n`);
     note("start");
     job.signal.addEventListener("abort", () => note("stopped"));
     try {
@@ -68,8 +68,8 @@ if (mode === "worker") {
   if (order.many) made.push(...(await client.createMany(name(0), payloads)));
   else {
     for (const [at, payload] of payloads.entries()) {
-      const { maxAttempts, lane, unique } = order.tasks[at];
-      const options = { maxAttempts, lane, unique: unique && { key: unique } };
+      const { maxAttempts, lane, webhook, unique } = order.tasks[at];
+      const options = { maxAttempts, lane, webhook, unique: unique && { key: unique } };
       made.push(await client.create(name(at), payload, options).catch((error) => error));
     }
   }

@@ -20,7 +20,12 @@ def work(order: dict[str, Any]) -> None:
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND)
 
     def note(event: str, ctx: Context) -> None:
-        os.write(log, (json.dumps({"event": event, "task": ctx.id, "attempt": ctx.attempt}) + "\n").encode())
+        os.write(
+            log,
+            (
+                json.dumps({"event": event, "task": ctx.id, "attempt": ctx.attempt, "worker": order["worker"]}) + "\n"
+            ).encode(),
+        )
 
     @app.task("exam")
     async def exam(payload: dict[str, Any], ctx: Context) -> Any:
@@ -97,6 +102,7 @@ async def create_batch(client: Client, batch: dict[str, Any]) -> list[Any]:
 async def create(client: Client, one: dict[str, Any]) -> Any:
     options: dict[str, Any] = {"max_attempts": one["maxAttempts"]} if "maxAttempts" in one else {}
     options |= {"lane": one["lane"]} if "lane" in one else {}
+    options |= {"webhook": one["webhook"]} if "webhook" in one else {}
     options |= {"unique": Unique(one["unique"])} if "unique" in one else {}
     try:
         return await client.create(one.get("command", "exam"), one["payload"], **options)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -83,6 +84,30 @@ const (
 	BatchNotFound          Code = "batch_not_found"
 	UniqueConflict         Code = "unique_conflict"
 	InvalidWorker          Code = "invalid_worker"
+	InvalidPolicy          Code = "invalid_policy"
+	TooManyPolicies        Code = "too_many_policies"
+	InvalidHold            Code = "invalid_hold"
+	InvalidLane            Code = "invalid_lane"
+	InvalidTags            Code = "invalid_tags"
+	InvalidUnique          Code = "invalid_unique"
+	InvalidExpiry          Code = "invalid_expiry"
+	InvalidMaxRun          Code = "invalid_max_run"
+	InvalidGrace           Code = "invalid_grace"
+	ProgressTooLarge       Code = "progress_too_large"
+	CheckpointTooLarge     Code = "checkpoint_too_large"
+	InvalidOrder           Code = "invalid_order"
+	InvalidWeights         Code = "invalid_weights"
+	TooManyWaiting         Code = "too_many_waiting"
+	HostNotAllowed         Code = "host_not_allowed"
+	NotDelayed             Code = "not_delayed"
+	InvalidSchedule        Code = "invalid_schedule"
+	TooManySchedules       Code = "too_many_schedules"
+	InvalidAfter           Code = "invalid_after"
+	InvalidBatch           Code = "invalid_batch"
+	TooManyBatches         Code = "too_many_batches"
+	InvalidClock           Code = "invalid_clock"
+	BackupElsewhere        Code = "backup_elsewhere"
+	NotSupported           Code = "not_supported"
 )
 
 // Refused is an answer: the server is well and says no.
@@ -153,6 +178,20 @@ func isGone(err error) bool {
 		if errors.Is(err, code) {
 			return true
 		}
+	}
+	return false
+}
+
+// isFinal tells the refusals after which sending the same report again is of no use: the server will never take it. Anything
+// else may pass: a token is replaced, a scope granted, a proxy mended. Items of a batch have no status.
+func isFinal(err error) bool {
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Status {
+	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
 	}
 	return false
 }

@@ -156,7 +156,7 @@ func (l *httpLink) Claim(ctx context.Context, asked Claim) ([]Task, error) {
 	}
 	if got.status != http.StatusNoContent {
 		var said struct{ Tasks []Task }
-		err := json.Unmarshal(got.body, &said)
+		err := understood(got.body, &said)
 		return said.Tasks, err
 	}
 	if ctx.Err() != nil {
@@ -172,8 +172,10 @@ func (l *httpLink) Claim(ctx context.Context, asked Claim) ([]Task, error) {
 		return nil, err
 	}
 	one := make([]Task, 1)
-	err = json.Unmarshal(got.body, &one[0])
-	return one, err
+	if err := understood(got.body, &one[0]); err != nil {
+		return nil, err
+	}
+	return one, nil
 }
 
 func (l *httpLink) Heartbeat(ctx context.Context, beat Heartbeat) (Kept, error) {
@@ -282,10 +284,17 @@ func (l *httpLink) sendBatch(batch []waitingResult) {
 	var said struct{ Results []json.RawMessage }
 	got, err := l.post(context.Background(), "/tasks/batch/results", map[string]any{"results": texts}, 0)
 	if err == nil {
-		err = json.Unmarshal(got.body, &said)
+		err = understood(got.body, &said)
 	}
 	if err == nil && len(said.Results) != len(batch) {
 		err = &Absent{Text: "an answer of another length"}
+	}
+	if isFinal(err) && len(batch) > 1 {
+		// One of them is to blame, and must not take the others with it.
+		for at := range batch {
+			l.sendBatch(batch[at : at+1])
+		}
+		return
 	}
 	for at, one := range batch {
 		if err != nil {
@@ -302,10 +311,19 @@ func itemError(raw json.RawMessage) error {
 		return nil
 	}
 	refused := refusal(0, raw, "")
-	if refused.Code == StorageUnavailable {
+	switch refused.Code {
+	case Internal, StorageUnavailable, ShuttingDown:
 		return &Absent{Text: refused.Text, Cause: refused}
 	}
 	return refused
+}
+
+// understood reads an answer. One that is not ours, such as the page of a proxy, is no answer.
+func understood(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return &Absent{Text: "an answer that is not understood: " + err.Error(), Cause: err}
+	}
+	return nil
 }
 
 // Link is the client's way to speak as a worker over HTTP.

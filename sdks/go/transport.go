@@ -148,7 +148,7 @@ func (t *transport) send(ctx context.Context, c call, token string) (*answer, er
 	if err != nil {
 		return nil, absentFor(ctx, err)
 	}
-	return read(response, body)
+	return read(response, body, c.worker != "")
 }
 
 // absentFor is the end of the caller's context, or no answer.
@@ -161,13 +161,19 @@ func absentFor(ctx context.Context, err error) error {
 	return &Absent{Text: err.Error(), NotSent: notSent, Cause: err}
 }
 
-func read(response *http.Response, body []byte) (*answer, error) {
+// read tells answers, refusals, and what says to come back later. To a worker that is any 5xx: what a handler has done must
+// not be thrown away for a fault of the server.
+func read(response *http.Response, body []byte, isWork bool) (*answer, error) {
 	if response.StatusCode < 300 {
 		return &answer{status: response.StatusCode, body: body, header: response.Header}, nil
 	}
 	refused := refusal(response.StatusCode, body, response.Header.Get("X-Request-Id"))
+	comesBack := isWork && response.StatusCode >= http.StatusInternalServerError
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		comesBack = true
+	}
+	if comesBack {
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		return nil, &Absent{
 			Text:       refused.Error(),

@@ -406,6 +406,10 @@ func (w *Worker) deliver(lost context.Context, report Report) {
 			// After an unknown outcome this is our own report that got through.
 			w.log.Debug("the report came too late, or was there already", "task", report.TaskID, "error", err)
 			return
+		case lost.Err() != nil:
+		case !isFinal(err):
+			w.log.Warn("a report is not taken; trying again", "task", report.TaskID, "error", err)
+			_ = sleep(lost, pauses.pause(0))
 		case report.Verb == Complete:
 			report = Report{TaskID: report.TaskID, Attempt: report.Attempt, Verb: FailTask,
 				Text: words("the result was not taken: "+err.Error(), "")}

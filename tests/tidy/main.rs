@@ -1,10 +1,11 @@
-//! What a machine can keep tidy: links, pictures, sizes, names, and numbers that documents repeat.
+//! What a machine can keep tidy: links, pictures, sizes, names, and numbers and codes that are written in several places.
 //!
 //! Every exception is listed with its reason in the file that checks it. An exception for something that no longer
 //! exists fails the test as well.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod codes;
 mod documents;
 mod names;
 mod numbers;

@@ -18,6 +18,7 @@ struct Order {
     url: String,
     tokens: VecDeque<String>,
     log: String,
+    worker: u32,
     concurrency: usize,
     lease: f64,
     grace: f64,
@@ -30,12 +31,13 @@ struct Order {
 
 impl Default for Order {
     fn default() -> Order {
-        let (url, tokens, log, tasks, many) = Default::default();
+        let (url, tokens, log, worker, tasks, many) = Default::default();
         let (cancel, schedule, batch) = Default::default();
         Order {
             url,
             tokens,
             log,
+            worker,
             concurrency: 16,
             lease: 60.0,
             grace: 25.0,
@@ -56,6 +58,7 @@ struct Create {
     max_attempts: Option<u32>,
     lane: Option<String>,
     unique: Option<String>,
+    webhook: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -132,7 +135,8 @@ async fn work(order: Order) -> Result<(), Box<dyn std::error::Error>> {
             let log = log.clone();
             async move {
                 let note = |event: &str| {
-                    let line = json!({"event": event, "task": job.id, "attempt": job.attempt});
+                    let (task, attempt, worker) = (&job.id, job.attempt, order.worker);
+                    let line = json!({"event": event, "task": task, "attempt": attempt, "worker": worker});
                     (&*log).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
                 };
                 note("start");
@@ -221,6 +225,9 @@ fn new_task(create: Create) -> NewTask {
     }
     if let Some(lane) = create.lane {
         task = task.lane(lane);
+    }
+    if let Some(url) = create.webhook {
+        task = task.webhook(url);
     }
     match create.unique {
         Some(key) => task.unique(Unique::new(key)),

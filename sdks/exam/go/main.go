@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,12 +12,16 @@ import (
 	"time"
 
 	codeq "github.com/codeq/codeq/sdks/go"
+	"github.com/codeq/codeq/sdks/go/stream"
 )
 
 type order struct {
-	URL         string
+	URL string
+	// Streams are addresses; without them everything goes over HTTP.
+	Streams     struct{ Worker, Producer string }
 	Tokens      []string
 	Log         string
+	Worker      int
 	Concurrency int
 	Lease       float64
 	Grace       *float64
@@ -43,6 +48,7 @@ type create struct {
 	MaxAttempts int
 	Lane        string
 	Unique      string
+	Webhook     string
 }
 
 type deed struct {
@@ -62,17 +68,23 @@ func main() {
 	if err := json.Unmarshal(text, &given); err != nil {
 		log.Fatal(err)
 	}
-	client := codeq.NewClient(given.URL, codeq.TokenSource(func(context.Context) (string, error) {
-		token := given.Tokens[0]
-		if len(given.Tokens) > 1 {
-			given.Tokens = given.Tokens[1:]
-		}
-		return token, nil
-	}))
+	client := codeq.NewClient(given.URL, codeq.TokenSource(given.token()))
 	if os.Args[1] == "worker" {
 		work(client, given)
 	} else {
 		produce(client, given)
+	}
+}
+
+// token gives every token once, the last one for ever.
+func (o order) token() func(context.Context) (string, error) {
+	left := o.Tokens
+	return func(context.Context) (string, error) {
+		token := left[0]
+		if len(left) > 1 {
+			left = left[1:]
+		}
+		return token, nil
 	}
 }
 
@@ -85,10 +97,15 @@ func work(client *codeq.Client, given order) {
 	if given.Grace != nil {
 		options = append(options, codeq.Grace(seconds(*given.Grace)))
 	}
+	if given.Streams.Worker != "" {
+		name := codeq.DefaultName()
+		link := stream.NewLink(given.Streams.Worker, given.token(), name).WithHTTP(client, name)
+		options = append(options, codeq.Over(link))
+	}
 	worker := codeq.NewWorker(client, options...)
 	codeq.Handle(worker, "exam", func(ctx context.Context, job *codeq.Job[json.RawMessage]) (json.RawMessage, error) {
 		note := func(event string) {
-			fmt.Fprintf(lines, "{\"event\":%q,\"task\":%q,\"attempt\":%d}\n", event, job.ID, job.Number)
+			fmt.Fprintf(lines, "{\"event\":%q,\"task\":%q,\"attempt\":%d,\"worker\":%d}\n", event, job.ID, job.Number, given.Worker)
 		}
 		note("start")
 		defer note("end")
@@ -192,21 +209,18 @@ func batch(ctx context.Context, client *codeq.Client, given order) []codeq.Creat
 }
 
 func createAll(ctx context.Context, client *codeq.Client, given order) []codeq.Created {
+	if given.Streams.Producer != "" {
+		return createOverStream(ctx, given)
+	}
 	var made []codeq.Created
 	var tasks []codeq.NewTask
 	for _, one := range given.Tasks {
-		if one.Command == "" {
-			one.Command = "exam"
-		}
+		one.Command = cmp.Or(one.Command, "exam")
 		if given.Many {
 			tasks = append(tasks, codeq.NewTask{Command: one.Command, Payload: one.Payload})
 			continue
 		}
-		options := []codeq.CreateOption{codeq.MaxAttempts(one.MaxAttempts), codeq.Lane(one.Lane)}
-		if one.Unique != "" {
-			options = append(options, codeq.OnlyOne(codeq.Unique{Key: one.Unique}))
-		}
-		task, err := client.Create(ctx, one.Command, one.Payload, options...)
+		task, err := client.Create(ctx, one.Command, one.Payload, one.options()...)
 		made = append(made, codeq.Created{Task: task, Err: err})
 	}
 	if given.Many {
@@ -216,6 +230,40 @@ func createAll(ctx context.Context, client *codeq.Client, given order) []codeq.C
 		}
 	}
 	return made
+}
+
+func createOverStream(ctx context.Context, given order) []codeq.Created {
+	producer := stream.NewProducer(given.Streams.Producer, given.token())
+	defer producer.Close()
+	var tasks []codeq.NewTask
+	for _, one := range given.Tasks {
+		task, err := codeq.New(cmp.Or(one.Command, "exam"), one.Payload, one.options()...)
+		if err != nil {
+			log.Fatal(err)
+		}
+		tasks = append(tasks, task)
+	}
+	made := make([]codeq.Created, len(tasks))
+	if given.Many {
+		ids, errs := producer.CreateMany(ctx, tasks)
+		for at, id := range ids {
+			made[at] = codeq.Created{Task: &codeq.Task{ID: id}, Err: errs[at]}
+		}
+		return made
+	}
+	for at, task := range tasks {
+		id, err := producer.Create(ctx, task)
+		made[at] = codeq.Created{Task: &codeq.Task{ID: id}, Err: err}
+	}
+	return made
+}
+
+func (c create) options() []codeq.CreateOption {
+	options := []codeq.CreateOption{codeq.MaxAttempts(c.MaxAttempts), codeq.Lane(c.Lane), codeq.Webhook(c.Webhook)}
+	if c.Unique != "" {
+		options = append(options, codeq.OnlyOne(codeq.Unique{Key: c.Unique}))
+	}
+	return options
 }
 
 func tell(made []codeq.Created) {

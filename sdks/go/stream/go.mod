@@ -1,18 +1,18 @@
 module github.com/codeq/codeq/sdks/go/stream
 
-go 1.26.0
+go 1.24.0
 
 require (
 	github.com/codeq/codeq/sdks/go v0.1.0
-	google.golang.org/grpc v1.85.0
+	google.golang.org/grpc v1.80.0
 	google.golang.org/protobuf v1.36.12
 )
 
 require (
-	golang.org/x/net v0.60.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
-	golang.org/x/text v0.42.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	golang.org/x/net v0.49.0 // indirect
+	golang.org/x/sys v0.40.0 // indirect
+	golang.org/x/text v0.33.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260120221211-b8f7ae30c516 // indirect
 )
 
 replace github.com/codeq/codeq/sdks/go => ../

@@ -3,6 +3,8 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -36,11 +38,11 @@ type Link struct {
 }
 
 // NewLink is a link to a worker's port. The name is that of the worker; leases belong to it and the token's subject.
-func NewLink(address string, token Token, name string) *Link {
+func NewLink(address string, token Token, name string, options ...Option) *Link {
 	l := &Link{tasks: make(chan []*workerpb.Task, 1), gone: make(chan error, 1)}
 	l.session = session[workerpb.WorkerEvent, workerpb.ServerEvent]{
-		address: address,
-		token:   token,
+		target: targetOf(address, options),
+		token:  token,
 		open: func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[workerpb.WorkerEvent, workerpb.ServerEvent], error) {
 			return workerpb.NewWorkerStreamClient(conn).Stream(ctx)
 		},
@@ -99,9 +101,20 @@ func (l *Link) heard(event *workerpb.ServerEvent) {
 	case *workerpb.ServerEvent_Cancel:
 		l.cancelled(said.Cancel)
 	case *workerpb.ServerEvent_Error:
-		// A Ready that is refused is consumed: the claim must not wait for it.
-		l.unready(&codeq.Refused{Status: 403, Code: codeq.Code(said.Error.Code), Text: said.Error.Message})
+		l.refused(serverError(said.Error.Code, said.Error.Message))
 	}
+}
+
+// refused tells of an event that was consumed without an answer; nobody knows which. It may be a Ready, so the claim must not
+// wait for it, or a report, so nobody must wait for an ack. A missing right is told, after anything else reports are repeated:
+// most of them were not meant.
+func (l *Link) refused(err error) {
+	l.unready(err)
+	var refused *codeq.Refused
+	if errors.As(err, &refused) && refused.Status != http.StatusForbidden {
+		err = &codeq.Absent{Text: refused.Text, Cause: refused}
+	}
+	l.acks.failAll(err)
 }
 
 // assigned hands tasks to the claim that waits; the worker's claim is the only one.

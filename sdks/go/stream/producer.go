@@ -29,11 +29,11 @@ type Producer struct {
 }
 
 // NewProducer is a producer at a producer's port.
-func NewProducer(address string, token Token) *Producer {
+func NewProducer(address string, token Token, options ...Option) *Producer {
 	p := &Producer{}
 	p.session = session[producerpb.ProducerEvent, producerpb.ServerEvent]{
-		address: address,
-		token:   token,
+		target: targetOf(address, options),
+		token:  token,
 		open: func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[producerpb.ProducerEvent, producerpb.ServerEvent], error) {
 			return producerpb.NewProducerStreamClient(conn).Stream(ctx)
 		},

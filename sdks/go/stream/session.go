@@ -2,6 +2,8 @@
 //
 //	worker := codeq.NewWorker(client, codeq.Over(stream.NewLink("127.0.0.1:9091", token, codeq.DefaultName())))
 //	producer := stream.NewProducer("127.0.0.1:9092", token)
+//
+// With TLS addresses are https://host:port; see [WithTLS].
 package stream
 
 import (
@@ -12,9 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
+	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	codeq "github.com/codeq/codeq/sdks/go"
@@ -42,10 +42,10 @@ func Static(token string) Token {
 
 // session keeps one stream open: it is opened when it is needed, and anew after it broke.
 type session[Out, In any] struct {
-	address string
-	token   Token
-	open    func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
-	hello   func(token string) *Out
+	target target
+	token  Token
+	open   func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
+	hello  func(token string) *Out
 	// heard gets every message after the handshake, broken the end of a stream.
 	heard  func(*In)
 	broken func(error)
@@ -77,19 +77,42 @@ func (s *session[Out, In]) connect(ctx context.Context) error {
 	if s.isEnded {
 		return errors.New("the stream is closed")
 	}
-	token, err := s.token(ctx)
-	if err != nil {
-		return &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
-	}
 	if s.conn == nil {
-		s.conn, err = grpc.NewClient(s.address,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}))
+		conn, err := s.target.dial()
 		if err != nil {
 			return err
 		}
+		s.conn = conn
 	}
+	token, err := s.askToken(ctx)
+	if err != nil {
+		return err
+	}
+	refused := s.shake(token)
+	if !errors.Is(refused, codeq.InvalidToken) {
+		return refused
+	}
+	// It may have run out. Whoever gives the same one again has no other.
+	other, err := s.askToken(ctx)
+	if err != nil {
+		return err
+	}
+	if other == token {
+		return refused
+	}
+	return s.shake(other)
+}
+
+func (s *session[Out, In]) askToken(ctx context.Context) (string, error) {
+	token, err := s.token(ctx)
+	if err != nil {
+		return "", &codeq.Absent{Text: "no token: " + err.Error(), NotSent: true, Cause: err}
+	}
+	return token, nil
+}
+
+// shake opens a stream and says hello.
+func (s *session[Out, In]) shake(token string) error {
 	streaming, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(helloTime, cancel)
 	stream, err := s.open(streaming, s.conn)
@@ -150,32 +173,16 @@ func handshakeError(err error) error {
 	}
 	said, _ := status.FromError(err)
 	switch said.Code() {
-	case codes.Unauthenticated:
+	case grpccodes.Unauthenticated:
 		return &codeq.Refused{Status: 401, Code: codeq.InvalidToken, Text: said.Message()}
-	case codes.PermissionDenied:
+	case grpccodes.PermissionDenied:
 		return &codeq.Refused{Status: 403, Code: codeq.InvalidTenant, Text: said.Message()}
-	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
-		return &codeq.Refused{Status: 400, Code: codeq.InvalidBody, Text: said.Message()}
+	case grpccodes.InvalidArgument, grpccodes.FailedPrecondition:
+		return &codeq.Refused{Status: 400, Code: codeOf(said.Message()), Text: said.Message()}
+	case grpccodes.Unimplemented:
+		return &codeq.Refused{Status: 404, Code: codeq.RouteNotFound, Text: said.Message()}
 	}
 	return &codeq.Absent{Text: err.Error(), NotSent: true, Cause: err}
-}
-
-// ackError is what an ack says.
-func ackError(ok bool, text string) error {
-	if ok {
-		return nil
-	}
-	byText := map[string]codeq.Code{
-		"task not found": codeq.TaskNotFound, "not-found": codeq.TaskNotFound, "lease-lost": codeq.LeaseLost,
-		"cancelled": codeq.Cancelled, "not-in-progress": codeq.NotInProgress, "not-owner": codeq.NotOwner,
-		"invalid command": codeq.InvalidCommand, "command is required": codeq.InvalidCommand,
-		"payload too large": codeq.PayloadTooLarge, "invalid webhook url": codeq.InvalidWebhookURL,
-		"internal error": codeq.Internal,
-	}
-	if text == "storage unavailable" {
-		return &codeq.Absent{Text: text}
-	}
-	return &codeq.Refused{Code: byText[text], Text: text}
 }
 
 // whole is a span in seconds, rounded up.

@@ -103,6 +103,22 @@ func TestATokenThatIsRefusedEndsTheWorker(t *testing.T) {
 	}
 }
 
+func TestATokenThatHasRunOutIsReplaced(t *testing.T) {
+	server, _, producerAddress := start(t)
+	asked := 0
+	producer := stream.NewProducer(producerAddress, func(context.Context) (string, error) {
+		asked++
+		return []string{"expired", server.Token}[min(asked-1, 1)], nil
+	})
+	defer producer.Close()
+	if _, err := producer.Create(context.Background(), codeq.NewTask{Command: "renewed", Payload: []byte("1")}); err != nil {
+		t.Fatal(err)
+	}
+	if asked != 2 {
+		t.Fatal(asked)
+	}
+}
+
 func TestACancelArrivesAtOnceAndCheckpointsGoOverTheStream(t *testing.T) {
 	server, workerAddress, producerAddress := start(t)
 	client, token := codeq.NewClient(server.URL, codeq.Token(server.Token)), stream.Static(server.Token)

@@ -15,7 +15,10 @@ export interface ClientOptions {
   token?: Token;
   /** How long a call is repeated before it is given up; 60 s. */
   giveUp?: Duration;
-  /** Instead of the global `fetch`. */
+  /**
+   * Instead of the global `fetch`, for a proxy, a certificate or a test. A function cannot be handed to another thread: the
+   * heartbeats of a worker then run beside its handlers, and a handler must not block the event loop for as long as a lease.
+   */
   fetch?: typeof fetch;
 }
 

@@ -136,6 +136,30 @@ export class BatchClosed extends Refused {}
 export class BatchNotFound extends Refused {}
 export class UniqueConflict extends Refused {}
 export class InvalidWorker extends Refused {}
+export class InvalidPolicy extends Refused {}
+export class TooManyPolicies extends Refused {}
+export class InvalidHold extends Refused {}
+export class InvalidLane extends Refused {}
+export class InvalidTags extends Refused {}
+export class InvalidUnique extends Refused {}
+export class InvalidExpiry extends Refused {}
+export class InvalidMaxRun extends Refused {}
+export class InvalidGrace extends Refused {}
+export class ProgressTooLarge extends Refused {}
+export class CheckpointTooLarge extends Refused {}
+export class InvalidOrder extends Refused {}
+export class InvalidWeights extends Refused {}
+export class TooManyWaiting extends Refused {}
+export class HostNotAllowed extends Refused {}
+export class NotDelayed extends Refused {}
+export class InvalidSchedule extends Refused {}
+export class TooManySchedules extends Refused {}
+export class InvalidAfter extends Refused {}
+export class InvalidBatch extends Refused {}
+export class TooManyBatches extends Refused {}
+export class InvalidClock extends Refused {}
+export class BackupElsewhere extends Refused {}
+export class NotSupported extends Refused {}
 
 const BY_CODE: Record<string, new (known: Refusal) => Refused> = {
   invalid_body: InvalidBody,
@@ -206,6 +230,30 @@ const BY_CODE: Record<string, new (known: Refusal) => Refused> = {
   batch_not_found: BatchNotFound,
   unique_conflict: UniqueConflict,
   invalid_worker: InvalidWorker,
+  invalid_policy: InvalidPolicy,
+  too_many_policies: TooManyPolicies,
+  invalid_hold: InvalidHold,
+  invalid_lane: InvalidLane,
+  invalid_tags: InvalidTags,
+  invalid_unique: InvalidUnique,
+  invalid_expiry: InvalidExpiry,
+  invalid_max_run: InvalidMaxRun,
+  invalid_grace: InvalidGrace,
+  progress_too_large: ProgressTooLarge,
+  checkpoint_too_large: CheckpointTooLarge,
+  invalid_order: InvalidOrder,
+  invalid_weights: InvalidWeights,
+  too_many_waiting: TooManyWaiting,
+  host_not_allowed: HostNotAllowed,
+  not_delayed: NotDelayed,
+  invalid_schedule: InvalidSchedule,
+  too_many_schedules: TooManySchedules,
+  invalid_after: InvalidAfter,
+  invalid_batch: InvalidBatch,
+  too_many_batches: TooManyBatches,
+  invalid_clock: InvalidClock,
+  backup_elsewhere: BackupElsewhere,
+  not_supported: NotSupported,
 };
 
 /** The refusal that an answer, or an item of a batch, tells of. */

@@ -1,5 +1,7 @@
-// Heartbeats, from a thread of their own, so that a handler that blocks the event loop cannot keep them back.
+// Heartbeats, from a thread of their own, so that a handler that blocks the event loop cannot keep them back. A client with
+// a `fetch` of its own has them on the main thread: a function cannot be handed to another one.
 
+import type { MessagePort, Worker } from "node:worker_threads";
 import type { Job } from "./job.js";
 import type { Transport } from "./transport.js";
 
@@ -12,7 +14,7 @@ export const GONE: ReadonlySet<string> = new Set([
   "not_owner",
 ]);
 
-/** What the thread is told at its start. Times are in milliseconds of `now`. */
+/** What the heartbeats are told at their start. Times are in milliseconds of `now`. */
 interface Start {
   url: string;
   headers: Record<string, string>;
@@ -27,8 +29,8 @@ interface Lease {
   until: number;
 }
 
-type ToThread = { add: Lease[] } | { remove: string[] } | { token: string } | { end: true };
-type FromThread =
+type ToHeartbeats = { add: Lease[] } | { remove: string[] } | { token: string };
+type FromHeartbeats =
   | { kept: string; until: number; cancel?: { reason?: string; deadline?: string } }
   | { lost: string; why: string }
   | { refused: string };
@@ -41,28 +43,39 @@ export function now(): number {
 /** Extends the leases of jobs after a third of their length, and tells jobs that lost theirs. */
 export class Keeper {
   readonly #jobs = new Map<string, Job>();
-  readonly #thread: import("node:worker_threads").Worker;
+  readonly #heartbeats: Worker | MessagePort;
 
-  private constructor(thread: import("node:worker_threads").Worker, transport: Transport) {
-    this.#thread = thread;
-    thread.on("message", (message: FromThread) => {
+  private constructor(heartbeats: Worker | MessagePort, transport: Transport) {
+    this.#heartbeats = heartbeats;
+    heartbeats.on("message", (message: FromHeartbeats) => {
       if ("kept" in message) this.#jobs.get(message.kept)?.kept(message.until, message.cancel);
       else if ("lost" in message) this.#jobs.get(message.lost)?.lose(message.why);
       else void this.#renew(transport, message.refused);
     });
+    heartbeats.unref();
   }
 
   static async start(transport: Transport, leaseMs: number, headers: Record<string, string>): Promise<Keeper> {
-    const { Worker } = await import("node:worker_threads");
-    const token = await transport.token();
+    const { MessageChannel, Worker } = await import("node:worker_threads");
+    // Without a token the first heartbeat is refused, and asks for one again.
+    const token = await transport.token().catch(() => "");
     const workerData: Start = { url: transport.url, headers, token, leaseMs, gone: [...GONE] };
-    const thread = new Worker(`(${heartbeats.toString()})(require)`, { eval: true, workerData });
-    thread.unref();
+    if (transport.ownFetch) {
+      const { port1, port2 } = new MessageChannel();
+      heartbeats(port2, workerData, transport.ownFetch);
+      port2.unref();
+      return new Keeper(port1, transport);
+    }
+    const start = `const { parentPort, workerData } = require("node:worker_threads");`;
+    const thread = new Worker(`${start}(${heartbeats.toString()})(parentPort, workerData, fetch)`, {
+      eval: true,
+      workerData,
+    });
     return new Keeper(thread, transport);
   }
 
   async #renew(transport: Transport, refused: string): Promise<void> {
-    // Without a token the thread asks again with its next heartbeat.
+    // Without a token it is asked for again with the next heartbeat.
     await transport.token(refused).then(
       (token) => this.#post({ token }),
       () => undefined,
@@ -80,20 +93,17 @@ export class Keeper {
   }
 
   async end(): Promise<void> {
-    this.#post({ end: true });
-    await this.#thread.terminate();
+    if ("terminate" in this.#heartbeats) await this.#heartbeats.terminate();
+    else this.#heartbeats.close();
   }
 
-  #post(message: ToThread): void {
-    this.#thread.postMessage(message);
+  #post(message: ToHeartbeats): void {
+    this.#heartbeats.postMessage(message);
   }
 }
 
-/** The thread. It is sent as text, so it must not use anything from outside of itself. */
-function heartbeats(load: (name: string) => unknown): void {
-  const { parentPort, workerData } = load("node:worker_threads") as typeof import("node:worker_threads");
-  const start = workerData as Start;
-  const port = parentPort as import("node:worker_threads").MessagePort;
+/** The heartbeats. A thread gets them as text, so they must not use anything from outside of themselves. */
+function heartbeats(port: MessagePort, start: Start, send: typeof fetch): void {
   const leases = new Map<string, { id: string; attempt: number; until: number; next: number; isBeating: boolean }>();
   const tick = start.leaseMs / 12;
   const atOnce = 16;
@@ -109,7 +119,7 @@ function heartbeats(load: (name: string) => unknown): void {
   const beat = async (key: string, lease: { id: string; attempt: number; until: number; next: number }) => {
     const sent = clock();
     const used = token;
-    const response = await fetch(`${start.url}/v1/codeq/tasks/${encodeURIComponent(lease.id)}/heartbeat`, {
+    const response = await send(`${start.url}/v1/codeq/tasks/${encodeURIComponent(lease.id)}/heartbeat`, {
       method: "POST",
       headers: { ...start.headers, Authorization: `Bearer ${used}` },
       body: JSON.stringify({ extendSeconds: Math.ceil(start.leaseMs / 1000), attempt: lease.attempt }),
@@ -144,14 +154,14 @@ function heartbeats(load: (name: string) => unknown): void {
     }
   }, tick);
 
-  port.on("message", (message: ToThread) => {
+  port.on("message", (message: ToHeartbeats) => {
     if ("add" in message) {
       for (const lease of message.add) {
         const next = lease.until - (start.leaseMs * 2) / 3;
         leases.set(keyOf(lease), { ...lease, next, isBeating: false });
       }
     } else if ("remove" in message) for (const key of message.remove) leases.delete(key);
-    else if ("token" in message) token = message.token;
-    else clearInterval(timer);
+    else token = message.token;
   });
+  port.on("close", () => clearInterval(timer));
 }

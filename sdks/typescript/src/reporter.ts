@@ -1,9 +1,22 @@
 // Reports: what is ready together goes as one batch.
 
-import { Refused, refusal, StorageUnavailable } from "./errors.js";
+import { Refused, refusal } from "./errors.js";
 import { BATCH_ITEMS, RESULT_BATCH_BYTES, RESULT_BATCHES_AT_ONCE } from "./limits.js";
 import { type Report, reportText } from "./outcome.js";
 import { Absent, type Transport } from "./transport.js";
+
+/**
+ * What the server says about a report that it will never take. Anything else may pass: a token is replaced, a scope
+ * granted, a proxy mended. 0 are items of a batch that was answered.
+ */
+const FINAL = new Set([0, 400, 413, 422]);
+/** Codes of items that say nothing about the report. */
+const COME_BACK = new Set(["internal", "storage_unavailable", "shutting_down"]);
+
+/** Whether sending the same report again is of no use. */
+export function isFinal(refused: Refused): boolean {
+  return FINAL.has(refused.status);
+}
 
 interface Waiting {
   text: string;
@@ -27,7 +40,7 @@ export class Reporter {
   async send(report: Report): Promise<void> {
     if (report.verb !== "result") {
       const path = `/v1/codeq/tasks/${encodeURIComponent(report.taskId)}/${report.verb}`;
-      await this.#transport.once(path, { body: reportText(report, false), headers: this.#headers });
+      await this.#transport.once(path, { body: reportText(report, false), headers: this.#headers, isWork: true });
       return;
     }
     const text = reportText(report, true);
@@ -59,20 +72,25 @@ export class Reporter {
   async #sendBatch(batch: Waiting[]): Promise<void> {
     const body = `{"results":[${batch.map((one) => one.text).join(",")}]}`;
     try {
-      const answer = await this.#transport.once("/v1/codeq/tasks/batch/results", { body, headers: this.#headers });
-      for (const [at, item] of (answer.body.results as Array<Record<string, unknown>>).entries()) {
-        const one = batch[at] as Waiting;
+      const call = { body, headers: this.#headers, isWork: true };
+      const { results } = (await this.#transport.once("/v1/codeq/tasks/batch/results", call)).body;
+      if (results.length !== batch.length) throw new Error("an answer of another length");
+      for (const [at, one] of batch.entries()) {
+        const item: Record<string, unknown> = results[at];
         if (item.result) one.resolve();
         else one.reject(itemError(refusal(0, item)));
       }
     } catch (error) {
-      for (const one of batch) one.reject(error instanceof Refused ? error : asAbsent(error));
+      // One of them is to blame, and must not take the others with it.
+      if (error instanceof Refused && isFinal(error) && batch.length > 1) {
+        for (const one of batch) await this.#sendBatch([one]);
+      } else for (const one of batch) one.reject(error instanceof Refused ? error : asAbsent(error));
     }
   }
 }
 
 function itemError(refused: Refused): Error {
-  return refused instanceof StorageUnavailable ? new Absent(refused.text, { wasSent: true }) : refused;
+  return COME_BACK.has(refused.code) ? new Absent(refused.text, { wasSent: true, refusal: refused }) : refused;
 }
 
 function asAbsent(error: unknown): Absent {

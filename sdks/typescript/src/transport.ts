@@ -28,6 +28,8 @@ export interface Call {
   signal?: AbortSignal | undefined;
   /** False for what must not be done twice: repeated only when it cannot have been done. */
   isSafe?: boolean;
+  /** From a worker: any 5xx says to come back, so that work that is done is not thrown away for a fault of the server. */
+  isWork?: boolean;
   /** Keep the answer as bytes. */
   isBinary?: boolean;
 }
@@ -51,20 +53,23 @@ const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CON
 export class Transport {
   readonly url: string;
   readonly giveUpMs: number;
+  /** What to use instead of the global `fetch`. */
+  readonly ownFetch: typeof fetch | undefined;
   readonly #source: Token;
   readonly #fetch: typeof fetch;
   #token: string | undefined;
   #renewal: Promise<string> | undefined;
 
-  constructor(url: string, token: Token, giveUpMs = GIVE_UP_MS, fetcher: typeof fetch = fetch) {
+  constructor(url: string, token: Token, giveUpMs = GIVE_UP_MS, ownFetch?: typeof fetch) {
     this.url = url.replace(/\/+$/, "");
     this.giveUpMs = giveUpMs;
     this.#source = token;
     this.#token = typeof token === "string" ? token : undefined;
-    this.#fetch = fetcher;
+    this.ownFetch = ownFetch;
+    this.#fetch = ownFetch ?? fetch;
   }
 
-  /** Calls until there is an answer. Throws `Refused` for 4xx and 500, `Unavailable` at the end. */
+  /** Calls until there is an answer. Throws `Refused` for 4xx, and for 500 unless it is `isWork`; `Unavailable` at the end. */
   async call(path: string, call: Call = {}): Promise<Answer> {
     const backoff = new Backoff();
     const end = Date.now() + this.giveUpMs;
@@ -137,7 +142,7 @@ export class Transport {
     const body = parsed(text);
     if (status < 300) return { status, text, body, bytes, headers, isRepeat: false };
     const refused = refusal(status, body, headers.get("x-request-id") ?? undefined);
-    if (!COME_BACK.has(status)) throw refused;
+    if (!COME_BACK.has(status) && !(call.isWork && status >= 500)) throw refused;
     const seconds = Number(headers.get("retry-after") ?? Number.NaN);
     const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : undefined;
     throw new Absent(`${status} ${refused.message}`, { retryAfterMs, wasSent: status !== 429, refusal: refused });

@@ -8,7 +8,7 @@ import { GONE, Keeper, now } from "./keeper.js";
 import * as limits from "./limits.js";
 import type { TaskDefinition } from "./options.js";
 import { completed, failed, givenBack, type Report, thrown } from "./outcome.js";
-import { Reporter } from "./reporter.js";
+import { isFinal, Reporter } from "./reporter.js";
 import { PayloadError, type StandardSchema, validated } from "./schema.js";
 import type { TaskFields } from "./task.js";
 import { Absent } from "./transport.js";
@@ -107,14 +107,21 @@ export class Worker {
     const stop = () => this.stop();
     if (outer?.aborted) stop();
     outer?.addEventListener("abort", stop, { once: true });
+    try {
+      await this.#work();
+    } finally {
+      outer?.removeEventListener("abort", stop);
+      forget();
+    }
+  }
+
+  async #work(): Promise<void> {
     this.#reporter = new Reporter(this.#client.transport, this.#headers);
     this.#keeper = await Keeper.start(this.#client.transport, this.#leaseMs, this.#headers);
     try {
       await this.#claimUntilStop();
     } finally {
       await this.#finish();
-      outer?.removeEventListener("abort", stop);
-      forget();
       await this.#keeper.end();
     }
   }
@@ -181,15 +188,16 @@ export class Worker {
     const { transport } = this.#client;
     const body = JSON.stringify({ ...this.#claimFields, count });
     const sent = now();
-    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers });
-    if (there.status !== 204) return { tasks: there.body.tasks, lentAt: sent };
+    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers, isWork: true });
+    if (there.status !== 204) return { tasks: tasksOf(there.body?.tasks), lentAt: sent };
     const { signal } = this.#stop;
     if (signal.aborted) return { tasks: [], lentAt: sent };
     const wait = JSON.stringify({ ...this.#claimFields, waitSeconds: limits.CLAIM_WAIT_SECONDS });
     const waitMs = limits.CLAIM_WAIT_SECONDS * 1000;
     try {
-      const one = await transport.once("/v1/codeq/tasks/claim", { body: wait, headers: this.#headers, waitMs, signal });
-      return { tasks: one.status === 204 ? [] : [one.body], lentAt: now() };
+      const call = { body: wait, headers: this.#headers, waitMs, signal, isWork: true };
+      const one = await transport.once("/v1/codeq/tasks/claim", call);
+      return { tasks: one.status === 204 ? [] : tasksOf([one.body]), lentAt: now() };
     } catch (error) {
       if (signal.aborted) return { tasks: [], lentAt: sent };
       throw error;
@@ -204,7 +212,7 @@ export class Worker {
     for (const job of jobs) {
       this.#free--;
       this.#jobs.add(job);
-      const running = this.#work(job).finally(() => {
+      const running = this.#attempt(job).finally(() => {
         this.#keeper.remove(job);
         this.#jobs.delete(job);
         this.#running.delete(running);
@@ -215,7 +223,7 @@ export class Worker {
     }
   }
 
-  async #work(job: Job): Promise<void> {
+  async #attempt(job: Job): Promise<void> {
     const started = now();
     const known = this.#handlers.get(job.command.toLowerCase());
     const isOurs = known && !this.#stop.signal.aborted;
@@ -246,7 +254,8 @@ export class Worker {
     const body = JSON.stringify({ extendSeconds, attempt: job.attempt, ...said });
     const path = `/v1/codeq/tasks/${encodeURIComponent(job.id)}/heartbeat`;
     try {
-      const answer = await this.#client.transport.call(path, { body, headers: this.#headers, signal: job.lost });
+      const call = { body, headers: this.#headers, signal: job.lost, isWork: true };
+      const answer = await this.#client.transport.call(path, call);
       job.kept(sent + this.#leaseMs, answer.body?.cancel);
     } catch (error) {
       if (error instanceof Refused && GONE.has(error.code)) job.lose(error.code);
@@ -270,6 +279,9 @@ export class Worker {
         } else if (error instanceof Refused && GONE.has(error.code)) {
           // After an unknown outcome this is our own report that got through.
           return log?.debug({ task: job.id, error: text }, "the report came too late, or was there already");
+        } else if (error instanceof Refused && !isFinal(error)) {
+          log?.warn({ task: job.id, error: text }, "a report is not taken; trying again");
+          await job.pauseUnlessLost(backoff.pause());
         } else if (report.outcome === "completed") {
           report = failed(job.id, job.attempt, `the result was not taken: ${text}`);
         } else return log?.error({ task: job.id, error: text }, "the report was refused");
@@ -317,6 +329,14 @@ export class Worker {
     if (!known) throw new Error(`${job.command} has no handler`);
     return run(job, known, this.#options.middleware ?? []);
   }
+}
+
+/** The tasks of an answer. One that is not ours, such as the page of a proxy, is no answer. */
+function tasksOf(said: unknown): TaskFields[] {
+  const isTask = (one: Partial<TaskFields> | undefined) =>
+    typeof one?.id === "string" && typeof one.command === "string";
+  if (Array.isArray(said) && said.every(isTask)) return said;
+  throw new Absent("an answer that is not understood", { wasSent: true });
 }
 
 /** The handler inside of the middleware, and what its end means. */

@@ -168,7 +168,8 @@ class App:
         async def handler() -> Any:
             if definition.is_async:
                 return await definition.handler(*arguments)
-            return await threads.run(lambda: definition.handler(*arguments))
+            ctx._call = threads.run(lambda: definition.handler(*arguments))
+            return await asyncio.shield(ctx._call)
 
         return await self._around(handler, ctx)
 

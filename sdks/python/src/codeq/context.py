@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
 import time
@@ -36,6 +37,8 @@ class ContextBase:
         self.artifacts: list[dict[str, Any]] = []
         self._lease_until = received + lease
         self._stopped = threading.Event()
+        #: The call of a plain function in its thread, which goes on when its task is not waited for any more.
+        self._call: asyncio.Future[Any] | None = None
 
     @property
     def cancelled(self) -> bool:

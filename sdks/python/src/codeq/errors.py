@@ -65,276 +65,280 @@ class Refused(CodeqError):
         self.field = field
 
 
-class InvalidBody(Refused, code="invalid_body"):
-    """`invalid_body`"""
+class InvalidBody(Refused, code="invalid_body"): ...
 
 
-class InvalidCommand(Refused, code="invalid_command"):
-    """`invalid_command`"""
+class InvalidCommand(Refused, code="invalid_command"): ...
 
 
-class InvalidWebhookUrl(Refused, code="invalid_webhook_url"):
-    """`invalid_webhook_url`"""
+class InvalidWebhookUrl(Refused, code="invalid_webhook_url"): ...
 
 
-class InvalidRunAt(Refused, code="invalid_run_at"):
-    """`invalid_run_at`"""
+class InvalidRunAt(Refused, code="invalid_run_at"): ...
 
 
-class InvalidDelay(Refused, code="invalid_delay"):
-    """`invalid_delay`"""
+class InvalidDelay(Refused, code="invalid_delay"): ...
 
 
-class InvalidIdempotencyKey(Refused, code="invalid_idempotency_key"):
-    """`invalid_idempotency_key`"""
+class InvalidIdempotencyKey(Refused, code="invalid_idempotency_key"): ...
 
 
-class InvalidHeaders(Refused, code="invalid_headers"):
-    """`invalid_headers`"""
+class InvalidHeaders(Refused, code="invalid_headers"): ...
 
 
-class BatchTooLarge(Refused, code="batch_too_large"):
-    """`batch_too_large`"""
+class BatchTooLarge(Refused, code="batch_too_large"): ...
 
 
-class WorkerIdRequired(Refused, code="worker_id_required"):
-    """`worker_id_required`"""
+class WorkerIdRequired(Refused, code="worker_id_required"): ...
 
 
-class InvalidStatus(Refused, code="invalid_status"):
-    """`invalid_status`"""
+class InvalidStatus(Refused, code="invalid_status"): ...
 
 
-class ResultRequired(Refused, code="result_required"):
-    """`result_required`"""
+class ResultRequired(Refused, code="result_required"): ...
 
 
-class ErrorRequired(Refused, code="error_required"):
-    """`error_required`"""
+class ErrorRequired(Refused, code="error_required"): ...
 
 
-class InvalidArtifact(Refused, code="invalid_artifact"):
-    """`invalid_artifact`"""
+class InvalidArtifact(Refused, code="invalid_artifact"): ...
 
 
-class InvalidSubscription(Refused, code="invalid_subscription"):
-    """`invalid_subscription`"""
+class InvalidSubscription(Refused, code="invalid_subscription"): ...
 
 
-class InvalidBefore(Refused, code="invalid_before"):
-    """`invalid_before`"""
+class InvalidBefore(Refused, code="invalid_before"): ...
 
 
-class DeletionPolicyRequired(Refused, code="deletion_policy_required"):
-    """`deletion_policy_required`"""
+class DeletionPolicyRequired(Refused, code="deletion_policy_required"): ...
 
 
-class MissingAuthorization(Refused, code="missing_authorization"):
-    """`missing_authorization`"""
+class MissingAuthorization(Refused, code="missing_authorization"): ...
 
 
-class InvalidAuthorization(Refused, code="invalid_authorization"):
-    """`invalid_authorization`"""
+class InvalidAuthorization(Refused, code="invalid_authorization"): ...
 
 
-class InvalidToken(Refused, code="invalid_token"):
-    """`invalid_token`"""
+class InvalidToken(Refused, code="invalid_token"): ...
 
 
-class MissingEventTypes(Refused, code="missing_event_types"):
-    """`missing_event_types`"""
+class MissingEventTypes(Refused, code="missing_event_types"): ...
 
 
-class MissingScope(Refused, code="missing_scope"):
-    """`missing_scope`"""
+class MissingScope(Refused, code="missing_scope"): ...
 
 
-class EventTypeNotAllowed(Refused, code="event_type_not_allowed"):
-    """`event_type_not_allowed`"""
+class EventTypeNotAllowed(Refused, code="event_type_not_allowed"): ...
 
 
-class GroupNotAllowed(Refused, code="group_not_allowed"):
-    """`group_not_allowed`"""
+class GroupNotAllowed(Refused, code="group_not_allowed"): ...
 
 
-class InvalidTenant(Refused, code="invalid_tenant"):
-    """`invalid_tenant`"""
+class InvalidTenant(Refused, code="invalid_tenant"): ...
 
 
-class AdminOnly(Refused, code="admin_only"):
-    """`admin_only`"""
+class AdminOnly(Refused, code="admin_only"): ...
 
 
-class NotOwner(Refused, code="not_owner"):
-    """`not_owner`"""
+class NotOwner(Refused, code="not_owner"): ...
 
 
-class TaskNotFound(Refused, code="task_not_found"):
-    """`task_not_found`"""
+class TaskNotFound(Refused, code="task_not_found"): ...
 
 
-class ResultNotFound(Refused, code="result_not_found"):
-    """`result_not_found`"""
+class ResultNotFound(Refused, code="result_not_found"): ...
 
 
-class ArtifactNotFound(Refused, code="artifact_not_found"):
-    """`artifact_not_found`"""
+class ArtifactNotFound(Refused, code="artifact_not_found"): ...
 
 
-class SubscriptionNotFound(Refused, code="subscription_not_found"):
-    """`subscription_not_found`"""
+class SubscriptionNotFound(Refused, code="subscription_not_found"): ...
 
 
-class TopicNotFound(Refused, code="topic_not_found"):
-    """`topic_not_found`"""
+class TopicNotFound(Refused, code="topic_not_found"): ...
 
 
-class DeliveryNotFound(Refused, code="delivery_not_found"):
-    """`delivery_not_found`"""
+class DeliveryNotFound(Refused, code="delivery_not_found"): ...
 
 
-class RouteNotFound(Refused, code="route_not_found"):
-    """`route_not_found`"""
+class RouteNotFound(Refused, code="route_not_found"): ...
 
 
-class MethodNotAllowed(Refused, code="method_not_allowed"):
-    """`method_not_allowed`"""
+class MethodNotAllowed(Refused, code="method_not_allowed"): ...
 
 
-class NotInProgress(Refused, code="not_in_progress"):
-    """`not_in_progress`"""
+class NotInProgress(Refused, code="not_in_progress"): ...
 
 
-class LeaseLost(Refused, code="lease_lost"):
-    """`lease_lost`"""
+class LeaseLost(Refused, code="lease_lost"): ...
 
 
-class Cancelled(Refused, code="cancelled"):
-    """`cancelled`"""
+class Cancelled(Refused, code="cancelled"): ...
 
 
-class TopicConflict(Refused, code="topic_conflict"):
-    """`topic_conflict`"""
+class TopicConflict(Refused, code="topic_conflict"): ...
 
 
-class BodyTooLarge(Refused, code="body_too_large"):
-    """`body_too_large`"""
+class BodyTooLarge(Refused, code="body_too_large"): ...
 
 
-class PayloadTooLarge(Refused, code="payload_too_large"):
-    """`payload_too_large`"""
+class PayloadTooLarge(Refused, code="payload_too_large"): ...
 
 
-class InvalidTopic(Refused, code="invalid_topic"):
-    """`invalid_topic`"""
+class InvalidTopic(Refused, code="invalid_topic"): ...
 
 
-class RateLimited(Refused, code="rate_limited"):
-    """`rate_limited`"""
+class RateLimited(Refused, code="rate_limited"): ...
 
 
-class Internal(Refused, code="internal"):
-    """`internal`"""
+class Internal(Refused, code="internal"): ...
 
 
-class AuthNotConfigured(Refused, code="auth_not_configured"):
-    """`auth_not_configured`"""
+class AuthNotConfigured(Refused, code="auth_not_configured"): ...
 
 
-class StorageUnavailable(Refused, code="storage_unavailable"):
-    """`storage_unavailable`"""
+class StorageUnavailable(Refused, code="storage_unavailable"): ...
 
 
-class AuthUnavailable(Refused, code="auth_unavailable"):
-    """`auth_unavailable`"""
+class AuthUnavailable(Refused, code="auth_unavailable"): ...
 
 
-class ShuttingDown(Refused, code="shutting_down"):
-    """`shutting_down`"""
+class ShuttingDown(Refused, code="shutting_down"): ...
 
 
-class InvalidCursor(Refused, code="invalid_cursor"):
-    """`invalid_cursor`"""
+class InvalidCursor(Refused, code="invalid_cursor"): ...
 
 
-class InvalidFilter(Refused, code="invalid_filter"):
-    """`invalid_filter`"""
+class InvalidFilter(Refused, code="invalid_filter"): ...
 
 
-class ConfirmRequired(Refused, code="confirm_required"):
-    """`confirm_required`"""
+class ConfirmRequired(Refused, code="confirm_required"): ...
 
 
-class OperationNotFound(Refused, code="operation_not_found"):
-    """`operation_not_found`"""
+class OperationNotFound(Refused, code="operation_not_found"): ...
 
 
-class TooManyOperations(Refused, code="too_many_operations"):
-    """`too_many_operations`"""
+class TooManyOperations(Refused, code="too_many_operations"): ...
 
 
-class IdempotencyKeyTaken(Refused, code="idempotency_key_taken"):
-    """`idempotency_key_taken`"""
+class IdempotencyKeyTaken(Refused, code="idempotency_key_taken"): ...
 
 
-class IdNotKept(Refused, code="id_not_kept"):
-    """`id_not_kept`"""
+class IdNotKept(Refused, code="id_not_kept"): ...
 
 
-class NotDead(Refused, code="not_dead"):
-    """`not_dead`"""
+class NotDead(Refused, code="not_dead"): ...
 
 
-class AlreadyTerminal(Refused, code="already_terminal"):
-    """`already_terminal`"""
+class AlreadyTerminal(Refused, code="already_terminal"): ...
 
 
-class TooManySubscriptions(Refused, code="too_many_subscriptions"):
-    """`too_many_subscriptions`"""
+class TooManySubscriptions(Refused, code="too_many_subscriptions"): ...
 
 
-class PolicyNotFound(Refused, code="policy_not_found"):
-    """`policy_not_found`"""
+class PolicyNotFound(Refused, code="policy_not_found"): ...
 
 
-class QueueFull(Refused, code="queue_full"):
-    """`queue_full`"""
+class QueueFull(Refused, code="queue_full"): ...
 
 
-class PayloadInvalid(Refused, code="payload_invalid"):
-    """`payload_invalid`"""
+class PayloadInvalid(Refused, code="payload_invalid"): ...
 
 
-class QueueNotEmpty(Refused, code="queue_not_empty"):
-    """`queue_not_empty`"""
+class QueueNotEmpty(Refused, code="queue_not_empty"): ...
 
 
-class ScheduleCommandFixed(Refused, code="schedule_command_fixed"):
-    """`schedule_command_fixed`"""
+class ScheduleCommandFixed(Refused, code="schedule_command_fixed"): ...
 
 
-class ScheduleNotFound(Refused, code="schedule_not_found"):
-    """`schedule_not_found`"""
+class ScheduleNotFound(Refused, code="schedule_not_found"): ...
 
 
-class UnknownDependency(Refused, code="unknown_dependency"):
-    """`unknown_dependency`"""
+class UnknownDependency(Refused, code="unknown_dependency"): ...
 
 
-class BatchClosed(Refused, code="batch_closed"):
-    """`batch_closed`"""
+class BatchClosed(Refused, code="batch_closed"): ...
 
 
-class BatchNotFound(Refused, code="batch_not_found"):
-    """`batch_not_found`"""
+class BatchNotFound(Refused, code="batch_not_found"): ...
 
 
-class UniqueConflict(Refused, code="unique_conflict"):
-    """`unique_conflict`"""
+class UniqueConflict(Refused, code="unique_conflict"): ...
 
 
-class InvalidWorker(Refused, code="invalid_worker"):
-    """`invalid_worker`"""
+class InvalidWorker(Refused, code="invalid_worker"): ...
+
+
+class InvalidPolicy(Refused, code="invalid_policy"): ...
+
+
+class TooManyPolicies(Refused, code="too_many_policies"): ...
+
+
+class InvalidHold(Refused, code="invalid_hold"): ...
+
+
+class InvalidLane(Refused, code="invalid_lane"): ...
+
+
+class InvalidTags(Refused, code="invalid_tags"): ...
+
+
+class InvalidUnique(Refused, code="invalid_unique"): ...
+
+
+class InvalidExpiry(Refused, code="invalid_expiry"): ...
+
+
+class InvalidMaxRun(Refused, code="invalid_max_run"): ...
+
+
+class InvalidGrace(Refused, code="invalid_grace"): ...
+
+
+class ProgressTooLarge(Refused, code="progress_too_large"): ...
+
+
+class CheckpointTooLarge(Refused, code="checkpoint_too_large"): ...
+
+
+class InvalidOrder(Refused, code="invalid_order"): ...
+
+
+class InvalidWeights(Refused, code="invalid_weights"): ...
+
+
+class TooManyWaiting(Refused, code="too_many_waiting"): ...
+
+
+class HostNotAllowed(Refused, code="host_not_allowed"): ...
+
+
+class NotDelayed(Refused, code="not_delayed"): ...
+
+
+class InvalidSchedule(Refused, code="invalid_schedule"): ...
+
+
+class TooManySchedules(Refused, code="too_many_schedules"): ...
+
+
+class InvalidAfter(Refused, code="invalid_after"): ...
+
+
+class InvalidBatch(Refused, code="invalid_batch"): ...
+
+
+class TooManyBatches(Refused, code="too_many_batches"): ...
+
+
+class InvalidClock(Refused, code="invalid_clock"): ...
+
+
+class BackupElsewhere(Refused, code="backup_elsewhere"): ...
+
+
+class NotSupported(Refused, code="not_supported"): ...
 
 
 def refusal(status: int, body: Any, request_id: str | None = None) -> Refused:

@@ -8,9 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from . import limits, outcome
-from .errors import CodeqError, Refused, StorageUnavailable, refusal
+from .errors import CodeqError, Refused, refusal
 from .outcome import Report
 from .transport import Absent, Transport
+
+#: What the server says about a report that it will never take. Anything else may pass: a token is replaced, a scope
+#: granted, a proxy mended. 0 are items of a batch that was answered.
+_FINAL = frozenset({0, 400, 413, 422})
+#: Codes of items that say nothing about the report.
+_COME_BACK = frozenset({"internal", "storage_unavailable", "shutting_down"})
 
 _Waiting = tuple[Report, str, "asyncio.Future[None]"]
 
@@ -64,6 +70,17 @@ class Reporter:
         try:
             answer = await self._transport.once("POST", "/v1/codeq/tasks/batch/results", text)
             items: list[Any] = answer.body["results"]
+            if len(items) != len(batch):
+                raise Absent("an answer of another length")
+        except Refused as error:
+            if is_final(error) and len(batch) > 1:
+                # One of them is to blame, and must not take the others with it.
+                for one in batch:
+                    await self._send_batch([one])
+                return
+            for _, _, answered in batch:
+                _fail(answered, error)
+            return
         except Exception as error:
             known = error if isinstance(error, CodeqError) else Absent(str(error))
             for _, _, answered in batch:
@@ -79,12 +96,17 @@ def _settle(answered: asyncio.Future[None], item: Any) -> None:
             answered.set_result(None)
         return
     refused = refusal(0, item)
-    _fail(answered, Absent(refused.text) if isinstance(refused, StorageUnavailable) else refused)
+    _fail(answered, Absent(refused.text, refusal=refused) if refused.code in _COME_BACK else refused)
 
 
 def _fail(answered: asyncio.Future[None], error: CodeqError) -> None:
     if not answered.done():
         answered.set_exception(error)
+
+
+def is_final(error: Refused) -> bool:
+    """Whether sending the same report again is of no use."""
+    return error.status in _FINAL
 
 
 def instead(report: Report, error: Refused) -> Report | None:

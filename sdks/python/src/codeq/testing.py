@@ -88,7 +88,7 @@ class InlineQueue(Client):
 
     async def __aenter__(self) -> Self:
         self._app._inline = self
-        self._threads = DaemonThreads(1)
+        self._threads = DaemonThreads()
         return self
 
     async def __aexit__(

@@ -2,6 +2,9 @@
 
 They are daemons: a handler that does not end cannot keep the process from ending. The executor of the standard
 library waits for its threads at exit.
+
+A thread cannot be stopped. Whoever gives up a call, because its lease is lost or its time is up, leaves it running,
+and its slot is taken until it has ended: otherwise there would be more handlers at once than slots.
 """
 
 from __future__ import annotations
@@ -17,25 +20,25 @@ _Work = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoo
 
 
 class DaemonThreads:
-    """At most ``size`` threads, started when they are needed."""
+    """As many threads as there are calls at once, kept for the next ones."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._started = 0
         self._idle = 0
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """What the call returns or raises. Cancelling it does not end the call: shield it to know when that ends."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._work.put((call, future, loop, contextvars.copy_context()))
         with self._lock:
-            if self._idle == 0 and self._started < self._size:
+            if self._idle > 0:
+                self._idle -= 1
+            else:
                 self._started += 1
                 threading.Thread(target=self._serve, name=f"codeq-handler-{self._started}", daemon=True).start()
-            elif self._idle > 0:
-                self._idle -= 1
         return future
 
     def stop(self) -> None:

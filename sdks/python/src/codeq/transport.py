@@ -1,7 +1,8 @@
 """One HTTP connection pool: tokens, timeouts, and what is tried again.
 
 Nothing here knows what a task is. A call is repeated when there was no answer, or when the answer was 429, 502,
-503 or 504, with growing pauses that respect ``Retry-After``, until ``give_up`` seconds have passed.
+503 or 504, with growing pauses that respect ``Retry-After``, until ``give_up`` seconds have passed. To a worker any
+5xx says to come back: what a handler has done must not be thrown away for a fault of the server.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Transport:
         self._source = token
         self._token = token if isinstance(token, str) else None
         self._renewal: asyncio.Lock | None = None
+        self._is_worker = worker is not None
         headers = {"User-Agent": f"codeq-python/{__version__}", "Content-Type": "application/json"}
         if worker is not None:
             headers["Codeq-Worker"] = worker
@@ -90,7 +92,8 @@ class Transport:
         headers: dict[str, str] | None = None,
         raw: bool = False,
     ) -> Answer:
-        """Calls until there is an answer. Raises :class:`Refused` for 4xx and 500, :class:`Unavailable` at the end.
+        """Calls until there is an answer. Raises :class:`Refused` for 4xx, and for 500 unless a worker
+        calls, :class:`Unavailable` at the end.
 
         What is not ``is_safe`` to repeat is repeated only when it cannot have been done.
         """
@@ -127,7 +130,7 @@ class Transport:
         if response.status_code == 401 and not isinstance(self._source, str):
             token = await self._current_token(refused=token)
             response = await self._send(method, path, body, query, wait, headers, token)
-        return _answer(response, raw)
+        return _answer(response, raw, self._is_worker)
 
     async def _send(
         self,
@@ -166,13 +169,13 @@ class Transport:
             return self._token
 
 
-def _answer(response: httpx.Response, raw: bool) -> Answer:
+def _answer(response: httpx.Response, raw: bool, is_worker: bool) -> Answer:
     status = response.status_code
     if status < 300:
         body = response.content if raw else _json(response)
         return Answer(status, body, response.headers)
     refused = refusal(status, _json(response), response.headers.get("x-request-id"))
-    if status in _COME_BACK:
+    if status in _COME_BACK or (is_worker and status >= 500):
         raise Absent(f"{status} {refused}", _retry_after(response), status != 429, refused)
     raise refused
 

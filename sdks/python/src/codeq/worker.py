@@ -22,7 +22,7 @@ from .job import Job
 from .keeper import GONE, Keeper
 from .outcome import Fail, Report, Retry
 from .payload import PayloadError
-from .reporter import Reporter, instead
+from .reporter import Reporter, instead, is_final
 from .threads import DaemonThreads
 from .transport import Absent
 from .wire import Seconds
@@ -70,7 +70,7 @@ class Worker:
         self._claim_body = self._make_claim_body(dict(weights) if weights else None)
         self._jobs: set[Job] = set()
         self._running: set[asyncio.Task[None]] = set()
-        self._error: CodeqError | None = None
+        self._error: Exception | None = None
         self._signals = 0
 
     def _make_claim_body(self, weights: dict[str, int] | None) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Worker:
         self._claims = self._app.transport(self.name, connections=1)
         self._claims_stop = asyncio.Event()
         self._reporter = Reporter(self._transport)
-        self._threads = DaemonThreads(self._concurrency)
+        self._threads = DaemonThreads()
         if signals:
             self._listen_to_signals()
         self._keeper.start()
@@ -137,7 +137,8 @@ class Worker:
             except Absent as absent:
                 log.warning("cannot claim, trying again: %s", absent)
                 await self._pause(backoff.pause(absent.retry_after))
-            except CodeqError as error:
+            except Exception as error:
+                # Also what nobody expected: nothing would claim any more, and nobody would know.
                 self._error = error
                 self._stop.set()
             else:
@@ -162,7 +163,8 @@ class Worker:
         body = wire.dumps({**self._claim_body, "count": count})
         answer = await self._claims.once("POST", "/v1/codeq/tasks/claim/batch", body)
         if answer.status != 204:
-            return [self._kept(task, sent) for task in answer.body["tasks"]]
+            tasks = answer.body.get("tasks") if isinstance(answer.body, dict) else None
+            return self._kept(tasks, sent)
         body = wire.dumps({**self._claim_body, "waitSeconds": limits.CLAIM_WAIT_SECONDS})
         wait = limits.CLAIM_WAIT_SECONDS
         poll = asyncio.ensure_future(self._claims.once("POST", "/v1/codeq/tasks/claim", body, wait=wait))
@@ -176,12 +178,17 @@ class Worker:
             return []
         answer = poll.result()
         # Nothing was lent while the claim waited, and it may have waited longer than a lease.
-        return [] if answer.status == 204 else [self._kept(answer.body, time.monotonic())]
+        return [] if answer.status == 204 else self._kept([answer.body], time.monotonic())
 
-    def _kept(self, task: dict[str, Any], lent: float) -> Job:
-        job = Job(task, lent, self._lease, self._loop)
-        self._keeper.add(job)
-        return job
+    def _kept(self, tasks: Any, lent: float) -> list[Job]:
+        """Jobs of the tasks of an answer. One that is not ours, such as the page of a proxy, is no answer."""
+        try:
+            jobs = [Job(task, lent, self._lease, self._loop) for task in tasks]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise Absent("an answer that is not understood") from error
+        for job in jobs:
+            self._keeper.add(job)
+        return jobs
 
     async def _pause(self, seconds: float) -> None:
         with suppress(asyncio.TimeoutError):
@@ -211,8 +218,20 @@ class Worker:
         finally:
             self._keeper.remove(job)
             self._jobs.discard(job)
-            self._free += 1
-            self._slot.set()
+            self._free_slot_of(job)
+
+    def _free_slot_of(self, job: Job) -> None:
+        """At once, or when a plain function that nobody waits for any more has returned."""
+        call = job.ctx._call if job.ctx else None
+        if call is not None and not call.done():
+            log.warning("the handler of task %s goes on; its slot is taken until it returns", job.id)
+            call.add_done_callback(lambda _: self._free_slot())
+        else:
+            self._free_slot()
+
+    def _free_slot(self) -> None:
+        self._free += 1
+        self._slot.set()
 
     async def _run_handler(self, job: Job, definition: TaskDefinition[Any, Any]) -> Report:
         ctx = job.ctx = self._context(job, definition)
@@ -244,13 +263,16 @@ class Worker:
             except Absent as absent:
                 log.debug("the report of task %s has no answer yet: %s", report.task_id, absent)
                 is_unsure = True
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(job.lost.wait(), backoff.pause(absent.retry_after))
+                await _lost_within(job, backoff.pause(absent.retry_after))
             except Refused as error:
                 if error.code in GONE:
                     # After an unknown outcome this is our own report that got through.
                     level = logging.DEBUG if is_unsure else logging.INFO
                     return log.log(level, "the report of task %s came too late: %s", report.task_id, error)
+                if not is_final(error):
+                    log.warning("the report of task %s is not taken, trying again: %s", report.task_id, error)
+                    await _lost_within(job, backoff.pause())
+                    continue
                 other = instead(report, error)
                 if other is None:
                     return log.error("the report of task %s was refused: %s", report.task_id, error)
@@ -305,6 +327,11 @@ async def handled(task_id: str, attempt: int, ctx: ContextBase, handler: asyncio
     except BaseException as error:
         log.warning("task %s raised", task_id, exc_info=error)
         return outcome.raised(task_id, attempt, error)
+
+
+async def _lost_within(job: Job, seconds: float) -> None:
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(job.lost.wait(), seconds)
 
 
 def _tell(job: Job, report: Report) -> None:
