@@ -62,7 +62,7 @@ function laneTable() {
   return table({
     caption: "Lanes of this queue",
     key: ({ lane }) => lane,
-    empty: "No task has a lane.",
+    empty: "No task waits or runs.",
     columns: [
       { label: "Lane", kind: "mono cut", isHead: true, text: ({ lane }) => lane || "(none)" },
       { label: "Ready", kind: "num", text: ({ ready }) => count(ready) },

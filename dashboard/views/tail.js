@@ -9,12 +9,14 @@ import { taskLink } from "../tasks.js";
 const TYPES = [
   "created",
   "claimed",
+  "progress",
   "completed",
   "failed",
   "requeued",
   "dead",
   "cancelled",
   "promoted",
+  "released",
   "paused",
   "resumed",
   "ticked",
@@ -45,7 +47,9 @@ function row(event) {
   }
   const queue = session.isAdmin ? link(`#/queues/${segment(event.command)}`, event.command) : event.command;
   const tick = event.schedule && `${event.schedule}, ${event.outcome}`;
-  const more = [tick, event.attempt && `attempt ${event.attempt}`, event.workerId].filter(Boolean).join(" · ");
+  const told = event.progress !== undefined && JSON.stringify(event.progress);
+  const attempt = event.attempt && `attempt ${event.attempt}`;
+  const more = [tick, attempt, event.workerId, told].filter(Boolean).join(" · ");
   return h(
     "li",
     {},

@@ -128,6 +128,29 @@ async fn a_stream_goes_on_behind_the_last_event_or_says_what_is_lost() {
 }
 
 #[tokio::test]
+async fn a_stream_tells_how_far_a_task_is_and_what_may_go_on() {
+    let server = Server::memory();
+    let id = create(&server, "a").await;
+    let held = json!({"command": "b", "payload": 1, "after": [id]});
+    let held = server.post("/v1/codeq/tasks", DEV_TOKEN, held).await;
+    server.post("/v1/codeq/tasks/claim", DEV_TOKEN, json!({"commands": ["a"]})).await;
+    let mut told = Stream::open(&server, "?types=progress,released", None).await;
+    let task = format!("/v1/codeq/tasks/{id}");
+    let beat = json!({"progress": {"percent": 40}});
+    assert_eq!(server.post(&format!("{task}/heartbeat"), DEV_TOKEN, beat).await.status, 200);
+    let progress = told.next().await.expect("an event");
+    let expected = (&json!(id), &json!({"percent": 40}), &json!("IN_PROGRESS"), &json!(1));
+    let data = &progress.data;
+    assert_eq!(progress.kind, "progress");
+    assert_eq!((&data["taskId"], &data["progress"], &data["status"], &data["attempt"]), expected);
+    let result = json!({"status": "COMPLETED", "result": 1});
+    assert_eq!(server.post(&format!("{task}/result"), DEV_TOKEN, result).await.status, 200);
+    let released = told.next().await.expect("an event");
+    assert_eq!(released.kind, "released");
+    assert_eq!((&released.data["taskId"], &released.data["status"]), (&held.json["id"], &json!("PENDING")));
+}
+
+#[tokio::test]
 async fn a_stream_tells_only_what_was_asked_for() {
     let server = Server::memory();
     let mut all = Stream::open(&server, "", None).await;

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct EventBody<'a> {
-    /// `created`, `claimed`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `paused`,
-    /// `resumed`, `ticked` or `tick_skipped`.
+    /// `created`, `claimed`, `progress`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `released`,
+    /// `paused`, `resumed`, `ticked` or `tick_skipped`.
     #[serde(rename = "type")]
     pub kind: Cow<'a, str>,
     /// `None` for what happens to a queue.
@@ -24,6 +24,9 @@ pub struct EventBody<'a> {
     pub status: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Cow<'a, str>>,
+    /// How far the running task is, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<serde_json::Value>,
     /// The schedule that ticked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Cow<'a, str>>,

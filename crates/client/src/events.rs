@@ -26,8 +26,8 @@ pub enum Event {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happening {
-    /// `created`, `claimed`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `paused` or
-    /// `resumed`.
+    /// `created`, `claimed`, `progress`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `released`,
+    /// `paused`, `resumed`, `ticked` or `tick_skipped`.
     pub kind: String,
     /// `None` for what happens to a queue.
     pub task_id: Option<String>,

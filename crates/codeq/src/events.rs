@@ -21,8 +21,8 @@ pub struct Listen {
     /// Only events of this task.
     #[arg(long, value_name = "ID")]
     task: Option<String>,
-    /// Only these types, with commas between them: created, claimed, completed, failed, requeued, dead,
-    /// cancelled, promoted, paused, resumed, ticked, tick_skipped.
+    /// Only these types, with commas between them: created, claimed, progress, completed, failed, requeued, dead,
+    /// cancelled, promoted, released, paused, resumed, ticked, tick_skipped.
     #[arg(long = "type", value_name = "LIST")]
     types: Option<String>,
     /// Stop after this many events.

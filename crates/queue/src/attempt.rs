@@ -3,6 +3,7 @@
 use crate::limits;
 use crate::time::Time;
 
+/// What became of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttemptOutcome {
     Completed,
@@ -15,6 +16,7 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// All of them.
     pub const ALL: [AttemptOutcome; 7] = [
         AttemptOutcome::Completed,
         AttemptOutcome::Failed,
@@ -25,6 +27,7 @@ impl AttemptOutcome {
         AttemptOutcome::Cancelled,
     ];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             AttemptOutcome::Completed => "completed",
@@ -47,6 +50,7 @@ pub struct Attempt {
     pub end: Option<AttemptEnd>,
 }
 
+/// When and how an attempt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttemptEnd {
     pub at: Time,
@@ -55,6 +59,7 @@ pub struct AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// An end with its text cut to what a history keeps.
     pub fn new(at: Time, outcome: AttemptOutcome, error: Option<&str>) -> AttemptEnd {
         let error = error.map(|text| limits::cut(text, limits::ATTEMPT_ERROR_BYTES).into());
         AttemptEnd { at, outcome, error }

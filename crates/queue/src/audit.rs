@@ -55,6 +55,7 @@ pub struct AuditPage {
 }
 
 impl AuditPage {
+    /// Whether a record is one of those that are asked for.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| *tenant == entry.tenant)
             && self.verb.as_deref().is_none_or(|verb| *verb == *entry.verb)
@@ -81,6 +82,7 @@ impl AuditPage {
     }
 }
 
+/// One page of records of what operators did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Audited {
     pub entries: Vec<AuditEntry>,

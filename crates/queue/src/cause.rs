@@ -19,6 +19,7 @@ pub fn group(command: &str, normalised: &str) -> String {
     format!("{:016x}", fnv1a(&name))
 }
 
+/// The name of the group of failures that a task belongs to.
 pub fn group_of(task: &Task) -> String {
     group(&task.body.command, &normalise(task.error.as_deref().unwrap_or_default()))
 }

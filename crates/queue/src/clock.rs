@@ -81,6 +81,7 @@ impl Slew {
         self.stored = Some(self.stored.map_or(stored, |known| known.max(stored)));
     }
 
+    /// What time it is, from what two clocks say now.
     pub fn look(&mut self, wall: Time, elapsed: Duration) -> Reading {
         let (wall, elapsed) = (wall_micros(wall), micros(elapsed).max(self.looked));
         let passed = elapsed - self.looked;

@@ -125,6 +125,7 @@ pub fn check_url(url: Option<&str>) -> Result<Option<Box<str>>, InvalidUrl> {
     Ok(Some(text.into()))
 }
 
+/// Headers that are few, short and of plain names.
 pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     let legal_name = |name: &str| {
         (1..=limits::HEADER_NAME_BYTES).contains(&name.len())

@@ -5,6 +5,7 @@ use crate::limits;
 use crate::time::Time;
 use std::sync::Arc;
 
+/// Whether a callback is to be sent, or was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeliveryState {
     /// Due at the given instant.
@@ -13,6 +14,7 @@ pub enum DeliveryState {
     Failed { at: Time },
 }
 
+/// A result callback on its way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// 32 lower-case hex digits on the wire.
@@ -42,6 +44,7 @@ impl Delivery {
         }
     }
 
+    /// The same without its text, which may be large.
     pub fn without_body(self) -> Delivery {
         Delivery { body: "".into(), ..self }
     }

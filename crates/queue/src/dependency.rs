@@ -37,8 +37,10 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
+    /// All of them.
     pub const ALL: [OnFailure; 2] = [OnFailure::Cancel, OnFailure::Run];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             OnFailure::Cancel => "cancel",
@@ -46,6 +48,7 @@ impl OnFailure {
         }
     }
 
+    /// What a word of the wire names.
     pub fn parse(word: &str) -> Option<OnFailure> {
         OnFailure::ALL.into_iter().find(|known| known.word() == word)
     }
@@ -98,6 +101,7 @@ pub fn failed_text(id: &TaskId) -> Arc<str> {
     format!("{DEPENDENCY}: {id}").into()
 }
 
+/// The failure reason of a task whose dependency did not succeed.
 pub const DEPENDENCY: &str = "DEPENDENCY";
 
 /// The ids that a create names, each once.

@@ -10,6 +10,7 @@ use crate::time::Time;
 use crate::{QueueKey, TaskId};
 use std::sync::Arc;
 
+/// One thing that has happened, once it is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     pub at: Time,
@@ -23,6 +24,7 @@ pub struct Event {
     pub has_filled: bool,
 }
 
+/// What happened to a task, a queue or a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     Created,
@@ -38,6 +40,13 @@ pub enum What {
         attempt: u32,
         owner: Option<Arc<Owner>>,
         error: Option<Arc<str>>,
+    },
+    /// A running task told how far it is. No transition, and not durable: the next one takes its place.
+    Progress {
+        attempt: u32,
+        owner: Option<Arc<Owner>>,
+        /// Exact JSON text.
+        progress: Arc<str>,
     },
     /// A delayed task has become ready.
     Promoted,
@@ -83,6 +92,7 @@ pub enum TickOutcome {
 }
 
 impl TickOutcome {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             TickOutcome::Fired => "fired",

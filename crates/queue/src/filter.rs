@@ -53,6 +53,7 @@ impl Whereabouts {
         }
     }
 
+    /// The word of the query.
     pub fn word(self) -> &'static str {
         match self {
             Whereabouts::Ready => "ready",
@@ -66,6 +67,7 @@ impl Whereabouts {
         }
     }
 
+    /// The place that a word names, if it names one.
     pub fn parse(word: &str) -> Option<Whereabouts> {
         Whereabouts::ALL.into_iter().find(|place| place.word() == word)
     }
@@ -107,6 +109,7 @@ impl Filter {
             && (self.worker_id.is_none() || state.lease().is_some())
     }
 
+    /// Whether a task is one of those that are asked for.
     pub fn matches(&self, task: &Task) -> bool {
         self.admits(&task.state)
             && self.is_in_time(task)
@@ -163,6 +166,7 @@ pub struct Page {
     pub limit: usize,
 }
 
+/// One page of a listing.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Listed {
     pub tasks: Vec<Task>,

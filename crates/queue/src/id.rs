@@ -5,6 +5,7 @@ use std::fmt;
 /// The text form is 36 bytes: `8-4-4-4-12` lower-case hex digits.
 pub const TEXT_BYTES: usize = 36;
 
+/// The name of a task, a batch, or anything else that has the form of a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId([u8; 16]);
 
@@ -17,10 +18,12 @@ impl TaskId {
         TaskId(bytes)
     }
 
+    /// The id with exactly these bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> TaskId {
         TaskId(bytes)
     }
 
+    /// Its bytes, the first ones first.
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -51,6 +54,7 @@ impl TaskId {
         Some(TaskId(bytes))
     }
 
+    /// The UUID as text, without an allocation.
     pub fn text(&self) -> [u8; TEXT_BYTES] {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut out = [b'-'; TEXT_BYTES];

@@ -47,10 +47,12 @@ impl Default for LanePass {
 }
 
 impl LanePass {
+    /// A lane of this weight that was never served.
     pub fn of(weight: u8) -> LanePass {
         LanePass { pass: 0, standing: Standing::Out, weight }
     }
 
+    /// Whether it takes part in the choice.
     pub fn is_claimable(&self) -> bool {
         matches!(self.standing, Standing::Claimable { .. })
     }
@@ -143,6 +145,7 @@ impl LaneOrder {
         }
     }
 
+    /// Whether no lane is claimable or waits for its time.
     pub fn is_empty(&self) -> bool {
         self.claimable.is_empty() && self.closed.is_empty()
     }

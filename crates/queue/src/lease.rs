@@ -13,11 +13,13 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Who works under this name with the token of this subject.
     pub fn new(subject: &str, worker_id: &str) -> Owner {
         Owner { subject: subject.into(), worker_id: worker_id.into() }
     }
 }
 
+/// The right to one attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     pub owner: Arc<Owner>,
@@ -29,6 +31,7 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease that nobody has asked to stop.
     pub fn new(owner: Arc<Owner>, until: Time, claimed_at: Time) -> Lease {
         Lease { owner, until, claimed_at, cancel: None }
     }

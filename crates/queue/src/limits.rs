@@ -113,6 +113,7 @@ pub const SCHEDULE_NAME_BYTES: usize = 128;
 pub const SCHEDULE_NOTE_BYTES: usize = 512;
 /// Schedules that a tenant may have in one storage partition, and what they may occupy: all are in memory.
 pub const SCHEDULES: usize = 500_000;
+/// Bytes of memory that those may occupy.
 pub const SCHEDULES_BYTES: usize = 1 << 30;
 /// Ticks of one backfill.
 pub const BACKFILL_TICKS: u64 = 10_000;

@@ -9,6 +9,7 @@ use crate::id::TaskId;
 use crate::time::Time;
 use std::sync::Arc;
 
+/// What is done to each task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
     Cancel,
@@ -19,9 +20,11 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
+    /// All of them.
     pub const ALL: [OperationKind; 4] =
         [OperationKind::Cancel, OperationKind::Requeue, OperationKind::Delete, OperationKind::Backfill];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             OperationKind::Cancel => "cancel",
@@ -32,6 +35,7 @@ impl OperationKind {
     }
 }
 
+/// Whether it goes on, and how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationState {
     Running,
@@ -41,9 +45,11 @@ pub enum OperationState {
 }
 
 impl OperationState {
+    /// All of them.
     pub const ALL: [OperationState; 4] =
         [OperationState::Running, OperationState::Done, OperationState::Cancelled, OperationState::Failed];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             OperationState::Running => "running",
@@ -63,6 +69,7 @@ pub struct Step {
     pub next: Option<String>,
 }
 
+/// Bulk work of an operator, and how far it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Operation {
     pub id: u128,

@@ -30,6 +30,7 @@ pub struct TaskOptions {
 }
 
 impl TaskOptions {
+    /// Whether nothing was asked for.
     pub fn is_empty(&self) -> bool {
         *self == TaskOptions::default()
     }
@@ -91,8 +92,10 @@ pub enum OnConflict {
 }
 
 impl OnConflict {
+    /// All of them.
     pub const ALL: [OnConflict; 3] = [OnConflict::Keep, OnConflict::Replace, OnConflict::Cancel];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             OnConflict::Keep => "keep",
@@ -101,6 +104,7 @@ impl OnConflict {
         }
     }
 
+    /// What a word of the wire names.
     pub fn parse(word: &str) -> Option<OnConflict> {
         OnConflict::ALL.into_iter().find(|known| known.word() == word)
     }
@@ -121,6 +125,7 @@ pub struct OptionsRequest {
     pub batch_id: Option<String>,
 }
 
+/// A unique rule as a producer wrote it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct UniqueRequest {
     pub key: String,
@@ -190,6 +195,7 @@ impl UniqueRequest {
     }
 }
 
+/// A unique key of legal length.
 pub fn check_unique_key(key: &str) -> Result<Box<str>, Refusal> {
     match (1..=limits::UNIQUE_KEY_BYTES).contains(&key.len()) {
         true => Ok(key.into()),
@@ -241,11 +247,12 @@ fn check_expiry(at: Option<Time>, seconds: Option<i64>, now: Time) -> Result<Opt
             Some(life) => Ok(Some(now.plus(life))),
             None => Err(Refusal::InvalidExpiry("'expireSeconds' must be between 1 and 31622400")),
         },
-        (Some(at), None) if at <= now => Err(Refusal::InvalidExpiry("'expiresAt' has passed")),
         (Some(at), None) if at.since(now) > limits::DELAY => {
             Err(Refusal::InvalidExpiry("'expiresAt' may be at most 366 days ahead"))
         }
-        (Some(at), None) => Ok(Some(at)),
+        // An instant that has passed is no mistake: a create that is repeated later means the task that was made. Zero and
+        // below stand for no instant where tasks are kept as text.
+        (Some(at), None) => Ok(Some(at.max(Time::from_millis(1)))),
     }
 }
 
@@ -340,8 +347,16 @@ mod tests {
         }
         let at = |at| check(OptionsRequest { expires_at: Some(at), ..none() });
         assert!(at(NOW.plus(limits::DELAY)).is_ok());
-        for bad in [NOW, Time::ZERO, NOW.plus(limits::DELAY).plus(Duration::from_millis(1))] {
-            assert!(matches!(at(bad), Err(Refusal::InvalidExpiry(_))), "{bad:?}");
+        assert!(matches!(
+            at(NOW.plus(limits::DELAY).plus(Duration::from_millis(1))),
+            Err(Refusal::InvalidExpiry(_))
+        ));
+        for (given, kept) in [(NOW, NOW.millis()), (Time::ZERO, 1), (Time::from_millis(-9), 1)] {
+            assert_eq!(
+                at(given).unwrap().expires_at,
+                Some(Time::from_millis(kept)),
+                "what has passed is taken"
+            );
         }
         let run = |seconds| check(OptionsRequest { max_run_seconds: Some(seconds), ..none() });
         assert_eq!(run(604_800).unwrap().max_run, Some(limits::MAX_RUN));

@@ -31,6 +31,7 @@ impl Order {
         }
     }
 
+    /// Whether commands are drawn instead of served as they are listed.
     pub fn is_fair(&self) -> bool {
         matches!(self, Order::Fair(_))
     }
@@ -41,6 +42,7 @@ impl Order {
 pub struct Weights(Arc<BTreeMap<Box<str>, u8>>);
 
 impl Weights {
+    /// Weights as a caller gave them: 1 to 100 each, and not too many.
     pub fn read<'a>(given: impl IntoIterator<Item = (&'a str, i64)>) -> Result<Weights, Refusal> {
         let mut weights = BTreeMap::new();
         for (command, weight) in given {
@@ -115,6 +117,7 @@ pub struct ReadyCommands {
 }
 
 impl ReadyCommands {
+    /// The answer from the counts of every queue.
     pub fn of(asked: &ReadyQuestion, queues: Vec<QueueStats>) -> ReadyCommands {
         let ready = queues.into_iter().filter(|queue| !queue.is_paused && queue.ready_total() > 0);
         let ready = ready.map(|queue| Arc::from(queue.command.to_ascii_lowercase()));

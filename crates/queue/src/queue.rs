@@ -14,6 +14,7 @@ pub struct QueueKey {
 }
 
 impl QueueKey {
+    /// The queue of a command, however that is spelled.
     pub fn new(tenant: &str, command: &str) -> QueueKey {
         QueueKey { tenant: tenant.into(), command: command.to_ascii_lowercase().into() }
     }
@@ -51,6 +52,7 @@ pub enum Commands {
 }
 
 impl Commands {
+    /// Exactly these commands, in this order.
     pub fn these<'a>(commands: impl IntoIterator<Item = &'a str>) -> Commands {
         Commands::These(commands.into_iter().map(|c| c.to_ascii_lowercase().into()).collect())
     }
@@ -108,6 +110,7 @@ impl QueueStats {
         }
     }
 
+    /// Ready tasks of all priorities.
     pub fn ready_total(&self) -> u64 {
         self.ready.iter().sum()
     }

@@ -21,12 +21,20 @@ pub struct Rate {
 pub struct RateState(i64);
 
 impl RateState {
+    /// As it was stored.
     pub const fn from_nanos(nanos: i64) -> RateState {
         RateState(nanos)
     }
 
+    /// As it is stored: nanoseconds since the epoch.
     pub const fn nanos(self) -> i64 {
         self.0
+    }
+
+    /// From when on it restricts nothing: a start then finds the whole burst, as if there had been none before.
+    pub fn is_over_at(self) -> Time {
+        let whole = self.0.div_euclid(NANOS_PER_MILLI);
+        Time::from_millis(whole + i64::from(self.0.rem_euclid(NANOS_PER_MILLI) > 0))
     }
 }
 
@@ -126,6 +134,30 @@ mod tests {
                 }
             }
             assert_eq!(starts(rate, &arrivals), bucket, "seed {seed}: {rate:?}");
+        }
+    }
+
+    /// Whoever forgets a state when it is over allows no start that it would not have allowed.
+    #[test]
+    fn a_state_that_is_over_can_be_forgotten() {
+        for seed in 0..200 {
+            let mut random = numbers(seed ^ 0xf0e);
+            let burst = 1 + random(8) as u32;
+            let rate = Rate { limit: 8 + random(1_000) as u32, period_seconds: 1 + random(9) as u32, burst };
+            let mut arrivals: Vec<i64> = (0..500).map(|_| 1_000_000 + random(60_000) as i64).collect();
+            arrivals.sort_unstable();
+            let (mut state, mut started) = (RateState::default(), Vec::new());
+            for at in &arrivals {
+                let at = Time::from_millis(*at);
+                if state.is_over_at() <= at {
+                    state = RateState::default();
+                }
+                if rate.opens_at(state) <= at {
+                    state = rate.start(state, at);
+                    started.push(at.millis());
+                }
+            }
+            assert_eq!(started, starts(rate, &arrivals), "seed {seed}: {rate:?}");
         }
     }
 

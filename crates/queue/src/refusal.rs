@@ -318,7 +318,7 @@ mod tests {
             Refusal::InvalidLane,
             Refusal::InvalidTags,
             Refusal::InvalidUnique("'key' must have 1 to 255 bytes"),
-            Refusal::InvalidExpiry("'expiresAt' has passed"),
+            Refusal::InvalidExpiry("'expiresAt' may be at most 366 days ahead"),
             Refusal::InvalidMaxRun,
             Refusal::ProgressTooLarge,
             Refusal::CheckpointTooLarge,

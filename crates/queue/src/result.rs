@@ -6,6 +6,7 @@ use crate::time::Time;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Whether a task succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     Completed,
@@ -13,6 +14,7 @@ pub enum Status {
 }
 
 impl Status {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             Status::Completed => "COMPLETED",
@@ -33,6 +35,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             FailureReason::MaxAttempts => crate::task::MAX_ATTEMPTS,
@@ -52,6 +55,7 @@ pub struct Artifact {
     pub stored: Option<StoredArtifact>,
 }
 
+/// Bytes that codeQ keeps for a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredArtifact {
     /// Where the artifact store keeps the bytes.
@@ -59,6 +63,7 @@ pub struct StoredArtifact {
     pub content_type: Option<String>,
 }
 
+/// How a task ended; written once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResultRecord {
     pub status: Status,
@@ -80,6 +85,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// A success with this JSON as its result.
     pub fn completed(result: &str) -> Outcome {
         Outcome {
             status: "COMPLETED".into(),
@@ -89,6 +95,7 @@ impl Outcome {
         }
     }
 
+    /// A failure for good.
     pub fn failed(error: &str) -> Outcome {
         Outcome { status: "FAILED".into(), result: None, error: Some(error.into()), artifacts: Vec::new() }
     }
@@ -123,6 +130,7 @@ impl Outcome {
     }
 }
 
+/// Artifacts that are few, and have names of their own.
 pub fn check_artifacts(artifacts: &[Artifact]) -> Result<(), Refusal> {
     if artifacts.len() > limits::ARTIFACTS {
         return Err(Refusal::InvalidArtifact("too many artifacts (max 16)".into()));

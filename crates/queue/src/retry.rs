@@ -3,6 +3,7 @@
 use crate::refusal::Refusal;
 use crate::time::Time;
 
+/// How the wait before another attempt grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackoffPolicy {
     Fixed,
@@ -13,6 +14,7 @@ pub enum BackoffPolicy {
 }
 
 impl BackoffPolicy {
+    /// All of them, each with its name in the configuration.
     pub const ALL: [(&'static str, BackoffPolicy); 5] = [
         ("fixed", BackoffPolicy::Fixed),
         ("linear", BackoffPolicy::Linear),
@@ -21,6 +23,7 @@ impl BackoffPolicy {
         ("exp_full_jitter", BackoffPolicy::ExpFullJitter),
     ];
 
+    /// The policy of a name of the configuration.
     pub fn parse(name: &str) -> Option<BackoffPolicy> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
     }

@@ -42,6 +42,7 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 /// One answer per item.
 pub type Items<T> = Vec<Result<T, Refusal>>;
 
+/// What a create came to: the task that was made, or the one that was there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Created {
     pub task: Task,
@@ -60,6 +61,7 @@ pub enum Wait {
     Forever,
 }
 
+/// What a worker asks for.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub tenant: Arc<str>,
@@ -83,6 +85,7 @@ pub struct Report {
     pub attempt: Option<u32>,
 }
 
+/// A worker goes on with its task.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     pub report: Report,
@@ -118,11 +121,13 @@ impl Cancel {
 }
 
 impl Heartbeat {
+    /// One that extends the lease and says nothing else.
     pub fn new(report: Report, extend: Duration) -> Heartbeat {
         Heartbeat { report, extend, progress: None, checkpoint: None }
     }
 }
 
+/// A worker gives a task back because the attempt failed.
 #[derive(Clone, Debug)]
 pub struct Nack {
     pub report: Report,
@@ -138,6 +143,7 @@ pub struct Nack {
 }
 
 impl Nack {
+    /// One that holds nothing back and uses an attempt.
     pub fn new(report: Report, delay_seconds: i64, reason: Option<String>) -> Nack {
         Nack { report, delay_seconds, reason, refund: false, hold: None, checkpoint: None }
     }
@@ -149,6 +155,7 @@ impl Nack {
     }
 }
 
+/// A worker gives a task back though nothing failed.
 #[derive(Clone, Debug)]
 pub struct Abandon {
     pub report: Report,
@@ -158,11 +165,13 @@ pub struct Abandon {
 }
 
 impl Abandon {
+    /// One that leaves no checkpoint.
     pub fn new(report: Report, refund: bool) -> Abandon {
         Abandon { report, refund, checkpoint: None }
     }
 }
 
+/// A worker says how its task ended.
 #[derive(Clone, Debug)]
 pub struct Submit {
     pub report: Report,

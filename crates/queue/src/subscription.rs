@@ -10,6 +10,7 @@ use std::time::Duration;
 /// Time to live when none, or nothing positive, is asked for.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
 
+/// Who is told: every subscriber, or one of each group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeliveryMode {
     Fanout,
@@ -18,6 +19,7 @@ pub enum DeliveryMode {
 }
 
 impl DeliveryMode {
+    /// The mode that a word of the wire names; `broadcast` is another one for `fanout`.
     pub fn parse(word: &str) -> Result<DeliveryMode, Refusal> {
         match word {
             "fanout" | "broadcast" => Ok(DeliveryMode::Fanout),
@@ -27,6 +29,7 @@ impl DeliveryMode {
         }
     }
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             DeliveryMode::Fanout => "fanout",
@@ -36,6 +39,7 @@ impl DeliveryMode {
     }
 }
 
+/// Who is told that commands have work, and until when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscription {
     pub id: u128,
@@ -63,6 +67,7 @@ pub struct NewSubscription {
 }
 
 impl NewSubscription {
+    /// The subscription under this id from now on, if it is well formed.
     pub fn accept(self, id: u128, now: Time) -> Result<Subscription, Refusal> {
         let url = check_url(Some(&self.callback_url))
             .map_err(|_| Refusal::InvalidSubscription("invalid callback url"))?;
@@ -100,6 +105,7 @@ pub fn check_count(living: usize) -> Result<(), Refusal> {
     }
 }
 
+/// How long a subscription lives that asks for so many seconds.
 pub fn ttl(seconds: i64) -> Duration {
     match u64::try_from(seconds) {
         Ok(0) | Err(_) => DEFAULT_TTL,

@@ -31,22 +31,27 @@ pub struct Body {
 }
 
 impl Body {
+    /// The lane it is in, if it has one.
     pub fn lane(&self) -> Option<&str> {
         self.options.as_ref()?.lane.as_deref()
     }
 
+    /// What it is tagged with.
     pub fn tags(&self) -> &[Box<str>] {
         self.options.as_ref().map_or(&[], |options| &options.tags)
     }
 
+    /// The unique key it asks for.
     pub fn unique(&self) -> Option<&UniqueRule> {
         self.options.as_ref()?.unique.as_ref()
     }
 
+    /// By when it has to be claimed for the first time.
     pub fn expires_at(&self) -> Option<Time> {
         self.options.as_ref()?.expires_at
     }
 
+    /// The longest that one attempt may take.
     pub fn max_run(&self) -> Option<Duration> {
         self.options.as_ref()?.max_run
     }
@@ -56,6 +61,7 @@ impl Body {
         self.options.as_ref().map_or(&[], |options| &options.after)
     }
 
+    /// The batch it is a member of.
     pub fn batch(&self) -> Option<TaskId> {
         self.options.as_ref()?.batch
     }
@@ -69,6 +75,7 @@ impl Body {
     }
 }
 
+/// Where a task is in its life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
     /// Claimable. `seq` grows with every task that becomes ready: the order within a priority.
@@ -89,6 +96,7 @@ pub enum State {
     Dead,
 }
 
+/// What the wire calls the states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskStatus {
     Pending,
@@ -98,6 +106,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             TaskStatus::Pending => "PENDING",
@@ -120,6 +129,7 @@ pub enum Place {
 }
 
 impl Place {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             Place::PendingList => "PENDING_LIST",
@@ -133,6 +143,7 @@ impl Place {
 }
 
 impl State {
+    /// What the wire calls this state.
     pub fn status(&self) -> TaskStatus {
         match self {
             State::Ready { .. } | State::Delayed { .. } | State::Held(_) => TaskStatus::Pending,
@@ -142,6 +153,7 @@ impl State {
         }
     }
 
+    /// Where, in the words of the wire, a task of this state is kept.
     pub fn place(&self) -> Place {
         match self {
             State::Ready { .. } => Place::PendingList,
@@ -153,6 +165,7 @@ impl State {
         }
     }
 
+    /// Whether it has not ended.
     pub fn is_live(&self) -> bool {
         matches!(self, State::Ready { .. } | State::Delayed { .. } | State::Running(_) | State::Held(_))
     }
@@ -170,6 +183,7 @@ impl State {
         }
     }
 
+    /// Who runs it, if it runs.
     pub fn lease(&self) -> Option<&Lease> {
         match self {
             State::Running(lease) => Some(lease),
@@ -201,10 +215,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Attempts that count.
     pub fn used(&self) -> u32 {
         used(self.attempts, self.refunds)
     }
 
+    /// Whether it has ended.
     pub fn has_result(&self) -> bool {
         !self.state.is_live()
     }
@@ -264,8 +280,11 @@ pub fn run_now(state: &State) -> Result<bool, Refusal> {
 
 /// Error texts that the rules themselves write.
 pub const MAX_ATTEMPTS: &str = "MAX_ATTEMPTS";
+/// The error of a task whose worker was not heard of in time.
 pub const LEASE_EXPIRED: &str = "LEASE_EXPIRED";
+/// The failure reason of a task that was cancelled, and its error where no reason was given.
 pub const CANCELLED: &str = "CANCELLED";
+/// The failure reason and the error of a task that nobody claimed in time.
 pub const EXPIRED: &str = "EXPIRED";
 
 /// The error text of a cancelled task.
@@ -320,81 +339,4 @@ pub fn callback_body(id: TaskId, command: &str, record: &result::ResultRecord, c
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn running(owner: &Owner, until: i64) -> State {
-        let lease = Lease::new(Arc::new(owner.clone()), Time::from_millis(until), Time::ZERO);
-        State::Running(Arc::new(lease))
-    }
-
-    #[test]
-    fn guards_are_checked_in_the_contract_order() {
-        let me = Owner::new("s", "w");
-        let other = Owner::new("s", "w2");
-        let mine = running(&me, 100);
-        for (state, attempt, caller, expected) in [
-            (State::Cancelled, Some(9), &other, Err(Refusal::Cancelled)),
-            (State::Completed, Some(9), &other, Err(Refusal::LeaseLost)),
-            (State::Completed, Some(2), &other, Err(Refusal::NotInProgress)),
-            (State::Ready { seq: 1 }, None, &me, Err(Refusal::NotInProgress)),
-            (State::Dead, None, &me, Err(Refusal::NotInProgress)),
-            (mine.clone(), Some(1), &other, Err(Refusal::LeaseLost)),
-            (mine.clone(), Some(2), &other, Err(Refusal::NotOwner)),
-            (mine.clone(), None, &other, Err(Refusal::NotOwner)),
-            (mine.clone(), Some(2), &me, Ok(())),
-        ] {
-            assert_eq!(guard(&state, 2, caller, attempt).map(|_| ()), expected, "{state:?} {attempt:?}");
-        }
-    }
-
-    #[test]
-    fn only_what_waits_for_its_time_is_made_ready() {
-        assert_eq!(run_now(&State::Delayed { until: Time::ZERO }), Ok(true));
-        assert_eq!(run_now(&State::Ready { seq: 1 }), Ok(false));
-        for state in [running(&Owner::new("s", "w"), 9), State::Cancelled, State::Dead] {
-            assert_eq!(run_now(&state), Err(Refusal::NotDelayed), "{state:?}");
-        }
-    }
-
-    #[test]
-    fn a_heartbeat_needs_a_living_lease() {
-        let me = Owner::new("s", "w");
-        let state = running(&me, 100);
-        let beat = |now| guard_heartbeat(&state, 1, &me, None, Time::from_millis(now));
-        assert_eq!(beat(99), Ok(()));
-        assert_eq!(beat(100), Err(Refusal::LeaseLost));
-    }
-
-    #[test]
-    fn subject_and_worker_id_both_make_the_owner() {
-        let state = running(&Owner::new("s", "w"), 100);
-        assert_eq!(guard(&state, 1, &Owner::new("s2", "w"), None), Err(Refusal::NotOwner));
-    }
-
-    #[test]
-    fn the_callback_body_of_the_worked_example() {
-        let record = result::ResultRecord {
-            status: result::Status::Completed,
-            result: Some("{\"ok\":true}".into()),
-            error: None,
-            failure_reason: None,
-            artifacts: Vec::new(),
-            completed_at: Time::from_millis(1_772_366_405_250),
-        };
-        let id = TaskId::parse("5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11").unwrap();
-        let text = callback_body(id, "render_video", &record, &record.completed_at.to_utc());
-        assert_eq!(text.len(), 184);
-        assert_eq!(
-            text,
-            "{\"taskId\":\"5f0c1a52-6b1e-4c0e-9d3a-2f6f0e9b7a11\",\"eventType\":\"render_video\",\"status\":\"COMPLETED\",\"result\":{\"ok\":true},\"error\":\"\",\"artifacts\":[],\"completedAt\":\"2026-03-01T12:00:05.25Z\"}"
-        );
-    }
-
-    #[test]
-    fn blank_reasons_are_none_and_long_ones_are_cut() {
-        assert_eq!(reason_text(Some("  ")), None);
-        assert_eq!(reason_text(None), None);
-        assert_eq!(reason_text(Some(&"x".repeat(9000))).unwrap().len(), 8192);
-    }
-}
+mod tests;

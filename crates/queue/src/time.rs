@@ -8,13 +8,17 @@ use std::time::Duration;
 pub struct Time(i64);
 
 impl Time {
+    /// The epoch.
     pub const ZERO: Time = Time(0);
+    /// The last instant; what is due then never happens.
     pub const MAX: Time = Time(i64::MAX);
 
+    /// The instant so many milliseconds after the epoch.
     pub const fn from_millis(millis: i64) -> Time {
         Time(millis)
     }
 
+    /// Milliseconds since the epoch.
     pub const fn millis(self) -> i64 {
         self.0
     }
@@ -25,6 +29,7 @@ impl Time {
         Time(self.0.saturating_add(millis))
     }
 
+    /// So many seconds later, or the last instant there is.
     pub fn plus_seconds(self, seconds: u64) -> Time {
         self.plus(Duration::from_secs(seconds))
     }

@@ -4,6 +4,7 @@ use crate::refusal::Refusal;
 use crate::time::Time;
 use std::sync::Arc;
 
+/// What a topic says of the tasks that are published to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Ascending.
@@ -14,6 +15,7 @@ pub struct Policy {
     pub max_consumers: Option<i64>,
 }
 
+/// A command whose subscribers are told of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topic {
     pub tenant: Arc<str>,
@@ -71,6 +73,7 @@ pub fn id(tenant: &str, name: &str) -> String {
     format!("{tenant}.{name}")
 }
 
+/// The name of a topic is a DNS label.
 pub fn check_name(name: &str) -> Result<(), Refusal> {
     match is_dns_label(name) {
         true => Ok(()),

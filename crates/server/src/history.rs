@@ -137,7 +137,8 @@ fn count(sample: &mut Sample, event: &Event) {
             }
             sample.took(event.at.since(*created_at));
         }
-        What::Promoted
+        What::Progress { .. }
+        | What::Promoted
         | What::Released
         | What::Reopened
         | What::Paused

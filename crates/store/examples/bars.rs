@@ -1,7 +1,7 @@
-//! Measures what `codeq_store::testing::bars` describes, at the sizes that are asked for.
+//! Measures what `codeq_store::testing::bars` describes, at the sizes that are asked for, and fails where it does not hold.
 //!
-//! `cargo run --release -p codeq-store --example bars -- all`, or some of `flood`, `lanes`, `rate`, `chain`, `diamond`,
-//! `batch`, `debounce`, `heartbeats`, each with a size behind an equals sign if it is not to be the large one:
+//! `cargo run --release -p codeq-store --example bars -- all`, or some of `flood`, `lanes`, `limits`, `rate`, `lane-rates`,
+//! `chain`, `diamond`, `batch`, `debounce`, `heartbeats`, each with a size behind an equals sign if it is not to be the large one:
 //! `batch=100000`. The store is the embedded one in a temporary directory, with four shards for what is linked.
 
 use codeq_queue::Store;
@@ -11,7 +11,7 @@ use codeq_store::testing::exam::bench::{Bench, eager_rules};
 use codeq_store::testing::exam::{Candidate, START};
 use codeq_store::{ManualClock, Rules};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 struct Embedded {
@@ -77,10 +77,12 @@ fn bench(shards: u32) -> Bench {
     Bench::with(&open, eager_rules())
 }
 
-const LARGE: [(&str, usize); 8] = [
+const LARGE: [(&str, usize); 10] = [
     ("flood", 1_000_000),
     ("lanes", 1_000_000),
+    ("limits", 200_000),
     ("rate", 30),
+    ("lane-rates", 30),
     ("chain", 10_000),
     ("diamond", 100),
     ("batch", 1_000_000),
@@ -88,14 +90,45 @@ const LARGE: [(&str, usize); 8] = [
     ("heartbeats", 10_000),
 ];
 
+/// From this size on the bars about memory and tails are asserted; less than that is noise.
+const MANY: usize = 100_000;
+/// What 100,000 creates of one key may occupy in the end: buffers, and none of the creates.
+const DEBOUNCED_BYTES_MAX: i64 = 32 << 20;
+/// The part of the speed that is left with limits that are not reached.
+const SPEED_WITH_LIMITS: f64 = 0.9;
+const LIMITED_LANES: usize = 10_000;
+const PAIRS: usize = 10;
+
+/// Pairs of runs with and without limits, in turns; the median of their relations counts.
+async fn unreached_limits(tasks: usize) -> String {
+    let mut speeds = Vec::new();
+    for pair in 0..PAIRS {
+        let mut took = [Duration::ZERO; 2];
+        for is_limited in [pair % 2 == 0, pair % 2 == 1] {
+            took[usize::from(is_limited)] =
+                bars::unreached_limits(&bench(1), LIMITED_LANES, tasks, is_limited).await;
+        }
+        speeds.push(took[0].as_secs_f64() / took[1].as_secs_f64());
+    }
+    speeds.sort_by(f64::total_cmp);
+    let speed = (speeds[PAIRS / 2 - 1] + speeds[PAIRS / 2]) / 2.0;
+    assert!(tasks < MANY || speed >= SPEED_WITH_LIMITS, "{speed:.3} of the speed without limits");
+    format!("{speed:.3} of the speed without limits")
+}
+
 async fn measure(name: &str, size: usize) -> String {
     match name {
         "flood" => format!("{} claims for 999 lanes", bars::flood(&bench(1), size, 999).await),
         "lanes" => {
             let found = bars::many_lanes(&bench(1), size, 20_000.min(size)).await;
+            if size >= MANY {
+                found.check();
+            }
             let (many, one) = (found.claim_p99, found.claim_p99_of_one);
             format!("claim p99 {many:?}, {one:?} with one lane; {} bytes for each lane", found.bytes)
         }
+        "limits" => unreached_limits(size).await,
+        "lane-rates" => format!("{} starts of each lane", bars::lane_rates(&bench(1), 100, 10, size).await),
         "rate" => format!("{} starts", bars::steady_rate(&bench(1), 100, 10, size).await),
         "chain" => {
             bars::chain(&bench(4), size, size / 2).await;
@@ -109,8 +142,17 @@ async fn measure(name: &str, size: usize) -> String {
             bars::batch(&bench(4), size, 10).await;
             "ended once, counts are those of the members".into()
         }
-        "debounce" => format!("one task, {} bytes of memory", bars::debounce(&bench(1), size).await),
-        "heartbeats" => format!("{:?} of a processor a second", bars::heartbeats(&bench(1), size, 20).await),
+        "debounce" => {
+            let bytes = bars::debounce(&bench(1), size).await;
+            assert!(size < MANY || bytes < DEBOUNCED_BYTES_MAX, "memory grew by {bytes} bytes");
+            format!("one task, {bytes} bytes of memory")
+        }
+        "heartbeats" => {
+            let took = bars::heartbeats(&bench(1), size, 20).await;
+            let most = Duration::from_millis(500);
+            assert!(size > 10_000 || took <= most, "{took:?} of a processor a second, at most {most:?}");
+            format!("{took:?} of a processor a second")
+        }
         other => panic!("no bar is called {other}"),
     }
 }

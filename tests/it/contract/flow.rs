@@ -26,7 +26,7 @@ async fn options_are_shown_and_bad_ones_refused() {
         (json!({"unique": {"key": "k", "until": "later"}}), "invalid_unique"),
         (json!({"unique": {"key": "k", "until": 0}}), "invalid_unique"),
         (json!({"expireSeconds": 0}), "invalid_expiry"),
-        (json!({"expiresAt": "2020-01-01T00:00:00Z"}), "invalid_expiry"),
+        (json!({"expiresAt": "2999-01-01T00:00:00Z"}), "invalid_expiry"),
         (json!({"maxRunSeconds": 604_801}), "invalid_max_run"),
     ] {
         let mut body = json!({"command": "c", "payload": 1});
@@ -34,6 +34,20 @@ async fn options_are_shown_and_bad_ones_refused() {
         let got = post(&server, "/tasks", body).await;
         assert_eq!((got.status, got.json["code"].as_str()), (400, Some(code)), "{}", got.text);
     }
+}
+
+/// Repeated with its key after it has expired, a create still means the task that it made.
+#[tokio::test]
+async fn a_create_whose_expiry_has_passed_is_taken_and_replayed() {
+    let server = Server::dev();
+    let body =
+        json!({"command": "c", "payload": 1, "idempotencyKey": "k", "expiresAt": "2020-01-01T00:00:00Z"});
+    let first = post(&server, "/tasks", body.clone()).await;
+    assert_eq!(first.status, 202, "{}", first.text);
+    let second = post(&server, "/tasks", body).await;
+    assert_eq!((second.status, &second.json["id"]), (first.status, &first.json["id"]), "{}", second.text);
+    let shown = task(&server, &id(&first.json)).await;
+    assert_eq!((&shown["status"], &shown["error"]), (&json!("FAILED"), &json!("EXPIRED")));
 }
 
 #[tokio::test]

@@ -101,6 +101,13 @@ async fn a_full_queue_and_a_payload_that_does_not_match_are_refused() {
     let answer = server.post("/v1/codeq/tasks", DEV_TOKEN, bad).await;
     refused(&answer, 422, "payload_invalid");
     assert_eq!(answer.json["field"], json!("/to"));
+    let path = "/v1/codeq/schedules/nightly";
+    let schedule = |to: Value| {
+        let body = json!({"everySeconds": 86_400, "task": {"command": "mail", "payload": {"to": to}}});
+        server.send(Method::PUT, path, Some(DEV_TOKEN), Some(body.to_string().into_bytes()))
+    };
+    refused(&schedule(json!(5)).await, 422, "payload_invalid");
+    assert_eq!(schedule(json!("a")).await.status, 201);
     let good = json!({"command": "mail", "payload": {"to": "a"}});
     let made = server.post("/v1/codeq/tasks", DEV_TOKEN, good.clone()).await;
     assert_eq!((made.status, &made.json["maxAttempts"]), (202, &json!(7)));

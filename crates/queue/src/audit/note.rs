@@ -22,6 +22,7 @@ thread_local! {
 }
 
 impl Note {
+    /// A record that no transition has taken along yet.
     pub fn new(entry: AuditEntry) -> Arc<Note> {
         Arc::new(Note { entry: Mutex::new(entry), is_kept: AtomicBool::new(false) })
     }
@@ -31,6 +32,7 @@ impl Note {
         CURRENT.with_borrow(Clone::clone).filter(|note| !note.is_kept())
     }
 
+    /// The record itself.
     pub fn entry(&self) -> AuditEntry {
         self.entry.lock().expect("no one panics holding a record").clone()
     }
@@ -45,6 +47,7 @@ impl Note {
         self.is_kept.load(Ordering::Acquire)
     }
 
+    /// A transition has taken it along.
     pub fn kept(&self) {
         self.is_kept.store(true, Ordering::Release);
     }

@@ -36,6 +36,7 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// A task has become a member.
     pub fn join(&mut self, at: Time) {
         self.live += 1;
         self.joined_at = self.joined_at.max(at);
@@ -59,6 +60,12 @@ impl Counts {
         self.version += 1;
     }
 
+    /// A member that lives again counts no more: the batch had ended.
+    pub fn leave(&mut self) {
+        self.live = self.live.saturating_sub(1);
+        self.version += 1;
+    }
+
     /// Takes no more members, and has those cancelled that live; whether that changed anything.
     pub fn close(&mut self, is_cancelled: bool) -> bool {
         let is_new = !self.is_closed || is_cancelled && !self.is_cancelled;
@@ -71,6 +78,7 @@ impl Counts {
     }
 }
 
+/// How far a batch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchState {
     /// Tasks may join.
@@ -83,6 +91,7 @@ pub enum BatchState {
 }
 
 impl BatchState {
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             BatchState::Open => "open",
@@ -92,6 +101,7 @@ impl BatchState {
         }
     }
 
+    /// Whether nothing changes any more.
     pub fn has_ended(self) -> bool {
         matches!(self, BatchState::Completed | BatchState::Failed)
     }
@@ -106,6 +116,7 @@ pub struct BatchEnd {
     pub expires: Time,
 }
 
+/// Tasks that are counted together, as the home shard keeps it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Batch {
     pub id: TaskId,
@@ -123,6 +134,7 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// An open batch without members.
     pub fn new(id: TaskId, new: NewBatch, now: Time) -> Batch {
         Batch {
             id,
@@ -137,6 +149,7 @@ impl Batch {
         }
     }
 
+    /// What it is to its members and to whoever looks.
     pub fn state(&self) -> BatchState {
         match (self.end, self.closed_at) {
             (Some(BatchEnd { is_completed: true, .. }), _) => BatchState::Completed,
@@ -146,6 +159,7 @@ impl Batch {
         }
     }
 
+    /// What it is to tasks that wait for it.
     pub fn standing(&self) -> Standing {
         match self.state() {
             BatchState::Open | BatchState::Closed => Standing::Open,

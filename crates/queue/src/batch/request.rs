@@ -7,6 +7,7 @@ use crate::refusal::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A batch as a producer asked for it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BatchRequest {
     pub name: Option<String>,
@@ -41,6 +42,7 @@ fn check_name(name: Option<&str>) -> Result<Option<Box<str>>, Refusal> {
     }
 }
 
+/// After how long without another member a batch closes; a day if nothing is said.
 pub fn check_close_after(seconds: Option<i64>) -> Result<Duration, Refusal> {
     let Some(seconds) = seconds else { return Ok(limits::BATCH_CLOSE_AFTER) };
     let asked = u64::try_from(seconds).map(Duration::from_secs).ok();

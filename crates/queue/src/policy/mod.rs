@@ -47,6 +47,7 @@ pub struct LanePolicy {
     pub overrides: BTreeMap<Box<str>, LaneOverride>,
 }
 
+/// What a policy says of one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LaneOverride {
     pub weight: Option<u8>,
@@ -76,6 +77,7 @@ pub struct BackoffChange {
 }
 
 impl BackoffChange {
+    /// What is given here, and the rest from the server.
     pub fn over(&self, server: Backoff) -> Backoff {
         Backoff {
             policy: self.policy.unwrap_or(server.policy),

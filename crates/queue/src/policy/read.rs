@@ -95,11 +95,13 @@ const KNOWN: [&str; 12] = [
 ];
 
 impl QueuePolicy {
+    /// A policy from its JSON text.
     pub fn parse(text: &str) -> Result<QueuePolicy, Refusal> {
         let value: Value = serde_json::from_str(text).map_err(|_| Refusal::InvalidBody)?;
         QueuePolicy::read(&value)
     }
 
+    /// A policy from JSON: known fields only, each within its bounds.
     pub fn read(value: &Value) -> Result<QueuePolicy, Refusal> {
         let fields = Fields::of(value, "", &KNOWN)?;
         Ok(QueuePolicy {

@@ -12,6 +12,7 @@ const TEXT_BYTES: usize = 256;
 /// years between two fifth Sundays of February around 2100.
 const YEARS: i16 = 45;
 
+/// A cron expression, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cron {
     text: Box<str>,
@@ -102,10 +103,12 @@ impl Cron {
         })
     }
 
+    /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
+    /// Whether elapsed time counts where clocks change: both passes of the autumn fold, and nothing in the spring gap.
     pub fn is_elapsed(&self) -> bool {
         self.is_elapsed
     }

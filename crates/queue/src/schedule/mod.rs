@@ -27,6 +27,7 @@ use std::time::Duration;
 
 /// The headers of a task that a schedule made.
 pub use crate::filter::SCHEDULE_HEADER;
+/// Of which tick a task is.
 pub const SCHEDULED_FOR_HEADER: &str = "codeq-scheduled-for";
 
 /// What happens to a tick while the task of the last one lives.
@@ -41,8 +42,10 @@ pub enum Overlap {
 }
 
 impl Overlap {
+    /// All of them.
     pub const ALL: [Overlap; 3] = [Overlap::Skip, Overlap::Allow, Overlap::Cancel];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             Overlap::Skip => "skip",
@@ -63,8 +66,10 @@ pub enum CatchUp {
 }
 
 impl CatchUp {
+    /// All of them.
     pub const ALL: [CatchUp; 3] = [CatchUp::None, CatchUp::One, CatchUp::All];
 
+    /// The word of the wire.
     pub fn word(self) -> &'static str {
         match self {
             CatchUp::None => "none",
@@ -80,6 +85,8 @@ pub struct Definition {
     pub plan: Plan,
     /// What every tick makes, without its headers.
     pub task: NewTask,
+    /// The producer said how many attempts there are. Otherwise the policy of the queue may, when a task is made.
+    pub has_attempts: bool,
     /// The task as the producer wrote it; exact JSON text.
     pub task_text: Box<str>,
     /// How long each task waits for a worker.
@@ -96,6 +103,7 @@ impl PartialEq for Definition {
     fn eq(&self, other: &Definition) -> bool {
         self.plan == other.plan
             && self.task == other.task
+            && self.has_attempts == other.has_attempts
             && self.expire_after == other.expire_after
             && self.overlap == other.overlap
             && self.catch_up == other.catch_up
@@ -109,6 +117,19 @@ impl Definition {
     /// The queue that its tasks go to; a schedule lives where that queue lives.
     pub fn queue(&self) -> QueueKey {
         QueueKey::new(&self.task.body.tenant, &self.task.body.command)
+    }
+
+    /// A task of its own with the attempts that the policy of the queue gives, if the producer asked for none.
+    pub fn by_policy(&self, task: NewTask, policy_attempts: Option<u32>) -> NewTask {
+        match policy_attempts.filter(|_| !self.has_attempts) {
+            Some(max_attempts) => NewTask { max_attempts, ..task },
+            None => task,
+        }
+    }
+
+    /// Whether a task that was written before `has_attempts` was kept beside it says how many attempts there are.
+    pub fn names_attempts(task_text: &str) -> bool {
+        task_text.contains("\"maxAttempts\"")
     }
 
     /// Roughly what it occupies in memory.
@@ -136,6 +157,7 @@ pub struct Progress {
     pub backfills: Vec<BackfillMark>,
 }
 
+/// How far one backfill of a schedule has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackfillMark {
     pub operation: u128,
@@ -148,6 +170,7 @@ pub struct BackfillMark {
 const BACKFILLS: usize = 16;
 
 impl Progress {
+    /// How far a backfill has come.
     pub fn backfill(&self, operation: u128) -> Option<&BackfillMark> {
         self.backfills.iter().find(|mark| mark.operation == operation)
     }
@@ -162,6 +185,7 @@ impl Progress {
     }
 }
 
+/// A definition under its name, with what has come of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     pub tenant: Arc<str>,
@@ -190,6 +214,7 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
     }
 }
 
+/// A note of legal length; blank is none.
 pub fn check_note(note: Option<&str>) -> Result<Option<Box<str>>, Refusal> {
     let note = note.filter(|note| !note.trim().is_empty());
     match note.is_some_and(|note| note.len() > limits::SCHEDULE_NOTE_BYTES) {
@@ -250,6 +275,7 @@ impl Schedule {
         Progress { is_paused: true, note, next_at: None, ..self.progress.clone() }
     }
 
+    /// Ticks again, from the next instant of its plan on.
     pub fn resume(&self, now: Time) -> Progress {
         match self.progress.is_paused {
             true => {

@@ -11,6 +11,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
+/// Calendar or interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rhythm {
     Cron(Cron),
@@ -29,17 +30,20 @@ pub struct Zone {
 }
 
 impl Zone {
+    /// The zone of an IANA name.
     pub fn parse(name: &str) -> Option<Zone> {
         let rules = TimeZone::get(name).ok()?;
         let name = rules.iana_name()?.into();
         Some(Zone { name, rules })
     }
 
+    /// Its IANA name.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
+/// When a schedule ticks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     pub rhythm: Rhythm,

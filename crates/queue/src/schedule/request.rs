@@ -75,6 +75,7 @@ impl ScheduleRequest {
             Some(_) => checked.and_then(|options| options.expires_at).map(|at| at.since(now)),
             None => None,
         };
+        let has_attempts = self.task.max_attempts > 0;
         let task = self.task.check(max_attempts_default, payload_bytes, now)?;
         check_headers(&headers)?;
         if let Delay::For(delay) = task.delay
@@ -87,6 +88,7 @@ impl ScheduleRequest {
         Ok(Definition {
             plan,
             task,
+            has_attempts,
             task_text,
             expire_after,
             overlap,

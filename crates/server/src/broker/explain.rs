@@ -4,7 +4,7 @@ use super::produce::reference;
 use super::{Broker, Error};
 use codeq_queue::policy::Obstacle;
 use codeq_queue::store::{Position, ResultLookup, Wait};
-use codeq_queue::{QueueKey, QueueStats, Refusal, ResultRecord, State, Task, TaskId, Time};
+use codeq_queue::{FailureReason, QueueKey, QueueStats, Refusal, ResultRecord, State, Task, TaskId, Time};
 use std::sync::Arc;
 
 /// A queue that nobody has claimed from for so long has no worker, as far as one can tell.
@@ -44,6 +44,8 @@ pub enum Reason {
     },
     Completed,
     Failed {
+        /// `None` if a worker said so.
+        failure_reason: Option<FailureReason>,
         error: String,
     },
     Cancelled,
@@ -113,7 +115,13 @@ impl Reason {
             }
             Reason::Dead { error, .. } => format!("The task ran out of attempts: {error}."),
             Reason::Completed => "The task is completed.".into(),
-            Reason::Failed { error } => format!("A worker failed the task for good: {error}."),
+            Reason::Failed { failure_reason: Some(FailureReason::Expired), .. } => {
+                "No worker claimed the task before it expired.".into()
+            }
+            Reason::Failed { failure_reason: Some(FailureReason::Dependency), error } => {
+                format!("Something that the task waited for did not succeed: {error}.")
+            }
+            Reason::Failed { error, .. } => format!("A worker failed the task for good: {error}."),
             Reason::Cancelled => "An operator cancelled the task.".into(),
             Reason::WaitingFor { count: 1, ids } if ids.len() == 1 => {
                 format!("The task waits for {} to end.", ids[0])
@@ -234,7 +242,10 @@ fn explain(
             ("dead", vec![Reason::Dead { failure_reason, error: error() }], None)
         }
         State::Completed => ("completed", vec![Reason::Completed], None),
-        State::Failed => ("failed", vec![Reason::Failed { error: error() }], None),
+        State::Failed => {
+            let failure_reason = record.and_then(|record| record.failure_reason);
+            ("failed", vec![Reason::Failed { failure_reason, error: error() }], None)
+        }
         State::Cancelled => ("failed", vec![Reason::Cancelled], None),
     };
     Explanation { task, state, reasons, next_change_at }
@@ -253,4 +264,22 @@ fn waiting(
     let is_recent = queue.last_claim.is_some_and(|at| now.since(at).as_secs() < RECENT_SECONDS);
     reasons.extend((!is_recent).then_some(Reason::NoRecentClaimer { last_claim: queue.last_claim }));
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_by_what_failed_the_task() {
+        let told =
+            |failure_reason, error: &str| Reason::Failed { failure_reason, error: error.into() }.text();
+        assert_eq!(told(None, "bad input"), "A worker failed the task for good: bad input.");
+        assert_eq!(
+            told(Some(FailureReason::Expired), "EXPIRED"),
+            "No worker claimed the task before it expired."
+        );
+        let of_another = told(Some(FailureReason::Dependency), "DEPENDENCY: 7");
+        assert_eq!(of_another, "Something that the task waited for did not succeed: DEPENDENCY: 7.");
+    }
 }

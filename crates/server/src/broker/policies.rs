@@ -73,16 +73,25 @@ impl CreateRules {
         rules.get(&queue).map(|(_, rule)| rule.clone())
     }
 
+    /// Refuses a payload that its queue does not take.
+    pub fn check(&self, task: &NewTask) -> Result<(), Refusal> {
+        self.of(task).map_or(Ok(()), |rule| self.check_by(&rule, task))
+    }
+
+    fn check_by(&self, rule: &CreateRule, task: &NewTask) -> Result<(), Refusal> {
+        let Some(schema) = &rule.schema else { return Ok(()) };
+        match (check_payload(schema, &task.body.payload), rule.mode) {
+            (Err(refusal), SchemaMode::Enforce) => return Err(refusal),
+            (Err(_), SchemaMode::Warn) => drop(self.warned.fetch_add(1, Ordering::Relaxed)),
+            (Ok(()), _) => {}
+        }
+        Ok(())
+    }
+
     /// The task with the defaults of its queue, if its payload may be taken. `asked` attempts above zero are kept.
     pub fn apply(&self, mut task: NewTask, asked: i64) -> Result<NewTask, Refusal> {
         let Some(rule) = self.of(&task) else { return Ok(task) };
-        if let Some(schema) = &rule.schema {
-            match (check_payload(schema, &task.body.payload), rule.mode) {
-                (Err(refusal), SchemaMode::Enforce) => return Err(refusal),
-                (Err(_), SchemaMode::Warn) => drop(self.warned.fetch_add(1, Ordering::Relaxed)),
-                (Ok(()), _) => {}
-            }
-        }
+        self.check_by(&rule, &task)?;
         if let Some(default) = rule.max_attempts.filter(|_| asked <= 0) {
             task.max_attempts = default;
         }

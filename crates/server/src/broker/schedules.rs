@@ -24,6 +24,7 @@ impl Broker {
         let settings = &self.settings;
         let (attempts, bytes) = (settings.max_attempts_default, settings.payload_bytes);
         let definition = request.check(&name, attempts, bytes, self.now())?;
+        self.create_rules.check(&definition.task)?;
         Ok(store.put_schedule(tenant.clone(), name, definition).await??)
     }
 

@@ -5,15 +5,17 @@ use codeq_queue::event::What;
 use codeq_queue::{Event, Owner, QueueKey, State, TaskId, Time};
 use std::sync::Arc;
 
-pub const KINDS: [&str; 12] = [
+pub const KINDS: [&str; 14] = [
     "created",
     "claimed",
+    "progress",
     "completed",
     "failed",
     "requeued",
     "dead",
     "cancelled",
     "promoted",
+    "released",
     "paused",
     "resumed",
     "ticked",
@@ -32,8 +34,10 @@ pub struct Notice {
     pub attempt: Option<u32>,
     pub owner: Option<Arc<Owner>>,
     pub error: Option<Arc<str>>,
+    /// What a running task told; exact JSON text.
+    pub progress: Option<Arc<str>>,
     /// Whose tick it was, what became of it, and how many ticks it is about.
-    pub tick: Option<Tick>,
+    pub tick: Option<Box<Tick>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +52,7 @@ impl Notice {
     pub fn of(event: &Event) -> Notice {
         let (attempt, owner, error) = match &event.what {
             What::Claimed { owner, attempt, .. } => (Some(*attempt), Some(owner), None),
+            What::Progress { owner, attempt, .. } => (Some(*attempt), owner.as_ref(), None),
             What::Returned { attempt, owner, error, .. } => (Some(*attempt), owner.as_ref(), error.as_ref()),
             What::Ended { attempt, owner, error, .. } => {
                 (Some(*attempt).filter(|attempt| *attempt > 0), owner.as_ref(), error.as_ref())
@@ -61,12 +66,16 @@ impl Notice {
             | What::Ticked { .. } => (None, None, None),
         };
         let tick = match &event.what {
-            What::Ticked { schedule, outcome, scheduled_for, count } => Some(Tick {
+            What::Ticked { schedule, outcome, scheduled_for, count } => Some(Box::new(Tick {
                 schedule: schedule.clone(),
                 outcome: outcome.word().into(),
                 scheduled_for: *scheduled_for,
                 count: *count,
-            }),
+            })),
+            _ => None,
+        };
+        let progress = match &event.what {
+            What::Progress { progress, .. } => Some(progress.clone()),
             _ => None,
         };
         Notice {
@@ -78,6 +87,7 @@ impl Notice {
             attempt,
             owner: owner.cloned(),
             error: error.cloned(),
+            progress,
             tick,
         }
     }
@@ -97,16 +107,8 @@ impl Notice {
             attempt: body.attempt,
             owner: body.worker_id.as_deref().map(|worker| Arc::new(Owner::new("", worker))),
             error: body.error.as_deref().map(Into::into),
-            tick: body.schedule.as_deref().map(|schedule| Tick {
-                schedule: schedule.into(),
-                outcome: body.outcome.as_deref().unwrap_or_default().into(),
-                scheduled_for: body
-                    .scheduled_for
-                    .as_deref()
-                    .and_then(crate::stamp::parse)
-                    .unwrap_or(Time::ZERO),
-                count: body.count.unwrap_or(1),
-            }),
+            progress: body.progress.as_ref().map(|progress| progress.to_string().into()),
+            tick: read_tick(body).map(Box::new),
         })
     }
 
@@ -122,6 +124,7 @@ impl Notice {
             worker_id: self.owner.as_ref().map(|owner| (&*owner.worker_id).into()),
             status: self.status().map(Into::into),
             error: self.error.as_deref().map(Into::into),
+            progress: self.progress.as_deref().and_then(|text| serde_json::from_str(text).ok()),
             schedule: self.tick.as_ref().map(|tick| (&*tick.schedule).into()),
             outcome: self.tick.as_ref().map(|tick| (&*tick.outcome).into()),
             scheduled_for: self.tick.as_ref().map(|tick| tick.scheduled_for.to_utc().into()),
@@ -132,13 +135,23 @@ impl Notice {
     /// Of the task, after what happened.
     fn status(&self) -> Option<&'static str> {
         match self.kind {
-            "created" | "promoted" | "requeued" | "ticked" => Some("PENDING"),
-            "claimed" => Some("IN_PROGRESS"),
+            "created" | "promoted" | "released" | "requeued" | "ticked" => Some("PENDING"),
+            "claimed" | "progress" => Some("IN_PROGRESS"),
             "completed" => Some("COMPLETED"),
             "failed" | "dead" | "cancelled" => Some("FAILED"),
             _ => None,
         }
     }
+}
+
+fn read_tick(body: &EventBody<'_>) -> Option<Tick> {
+    let scheduled_for = body.scheduled_for.as_deref().and_then(crate::stamp::parse);
+    Some(Tick {
+        schedule: body.schedule.as_deref()?.into(),
+        outcome: body.outcome.as_deref().unwrap_or_default().into(),
+        scheduled_for: scheduled_for.unwrap_or(Time::ZERO),
+        count: body.count.unwrap_or(1),
+    })
 }
 
 /// The word for what happened.
@@ -147,6 +160,7 @@ fn kind_of(what: &What) -> &'static str {
         What::Created => "created",
         What::Claimed { .. } => "claimed",
         What::Returned { .. } | What::Reopened => "requeued",
+        What::Progress { .. } => "progress",
         What::Promoted => "promoted",
         What::Released => "released",
         What::Ended { state, .. } => match state {
@@ -206,12 +220,28 @@ mod tests {
         }
     }
 
+    fn told_percent(kind: &str) -> Option<Option<u64>> {
+        (kind == "progress").then_some(Some(40))
+    }
+
     #[test]
     fn what_another_process_tells_is_what_it_would_tell_itself() {
         for state in [State::Completed, State::Failed, State::Dead, State::Cancelled] {
             let notice = Notice::of(&ended(state.clone()));
             let body = notice.body(notice.at.to_utc());
             assert_eq!(body.status.as_deref(), Some(state.status().word()));
+            assert_eq!(Notice::read(&body), Some(notice.clone()));
+        }
+        let (owner, progress) = (Some(Arc::new(Owner::new("", "w"))), r#"{"percent":40}"#.into());
+        let told = [
+            (What::Released, "released", "PENDING"),
+            (What::Progress { attempt: 2, owner, progress }, "progress", "IN_PROGRESS"),
+        ];
+        for (what, kind, status) in told {
+            let notice = Notice::of(&Event { what, ..ended(State::Completed) });
+            let body = notice.body(notice.at.to_utc());
+            assert_eq!((&*body.kind, body.status.as_deref()), (kind, Some(status)));
+            assert_eq!(body.progress.as_ref().map(|told| told["percent"].as_u64()), told_percent(kind));
             assert_eq!(Notice::read(&body), Some(notice.clone()));
         }
         let paused = Event { task: None, what: What::Paused, ..ended(State::Completed) };

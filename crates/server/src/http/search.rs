@@ -149,7 +149,11 @@ fn reason_body(reason: &Reason, stamp: &WireTime) -> ReasonBody {
             error: Some(error.clone()),
             ..plain
         },
-        Reason::Failed { error } => ReasonBody { error: Some(error.clone()), ..plain },
+        Reason::Failed { failure_reason, error } => ReasonBody {
+            failure_reason: failure_reason.map(|reason| reason.word().to_owned()),
+            error: Some(error.clone()),
+            ..plain
+        },
         Reason::WaitingFor { count, ids } => ReasonBody {
             count: Some(*count as u64),
             ids: ids.iter().map(ToString::to_string).collect(),

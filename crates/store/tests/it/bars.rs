@@ -21,6 +21,16 @@ async fn a_rate_is_kept_to_the_start() {
 }
 
 #[tokio::test]
+async fn the_rates_of_lanes_are_kept_though_nothing_of_them_is_left() {
+    assert_eq!(bars::lane_rates(&in_memory(1), 10, 3, 4).await, 42);
+}
+
+#[tokio::test]
+async fn limits_that_are_not_reached_hold_nothing_back() {
+    bars::unreached_limits(&in_memory(1), 100, 2_000, true).await;
+}
+
+#[tokio::test]
 async fn a_chain_runs_in_order_and_fails_from_where_it_breaks() {
     bars::chain(&in_memory(4), 300, 150).await;
 }

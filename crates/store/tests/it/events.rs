@@ -3,7 +3,7 @@
 use crate::kvrocks::ground;
 use codeq_queue::create::CreateRequest;
 use codeq_queue::event::{Event, What};
-use codeq_queue::store::{Abandon, Claim, Nack, Report, Submit, TaskRef, Wait};
+use codeq_queue::store::{Abandon, Claim, Heartbeat, Nack, Report, Submit, TaskRef, Wait};
 use codeq_queue::{
     AttemptOutcome, Commands, Observer, Outcome, Owner, QueueKey, State, Store, Task, TaskId, Time,
 };
@@ -71,6 +71,20 @@ fn report(task: &Task) -> Report {
     Report { tenant: "t".into(), id: task.id, owner, attempt: Some(task.attempts) }
 }
 
+async fn tells_of_progress(watched: &Watched, task: &Task) {
+    let beat = Heartbeat::new(report(task), Duration::from_secs(10));
+    let told = Heartbeat { progress: Some(r#"{"percent":40}"#.into()), ..beat.clone() };
+    assert!(watched.store.heartbeat(vec![beat, told]).await.unwrap().iter().all(Result::is_ok));
+    let told = watched.next();
+    assert_eq!(
+        (told.task, told.has_filled),
+        (Some(task.id), false),
+        "a heartbeat without progress tells nothing"
+    );
+    let What::Progress { attempt, owner, progress } = told.what else { panic!("{told:?}") };
+    assert_eq!((attempt, &*owner.unwrap().worker_id, &*progress), (1, "w", r#"{"percent":40}"#));
+}
+
 async fn tells_a_whole_life(watched: Watched) {
     let store = &watched.store;
     let id = watched.create(0, 3).await;
@@ -97,6 +111,7 @@ async fn tells_a_whole_life(watched: Watched) {
     assert_eq!(ready_at, task.created_at, "it could be claimed since it was created");
     assert!(ready_at <= claimed_at);
 
+    tells_of_progress(&watched, &task).await;
     let nack = Nack::new(report(&task), 5, Some("later".into()));
     store.nack(vec![nack]).await.unwrap().remove(0).unwrap();
     let told = watched.next();

@@ -14,6 +14,7 @@ mod forgetful;
 mod imports;
 mod instant;
 mod kvrocks;
+mod members;
 mod model;
 mod moves;
 mod states;

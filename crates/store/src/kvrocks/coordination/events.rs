@@ -31,7 +31,7 @@ impl EventSink {
                     self.watchers.tell(id);
                     self.publisher.ended(id);
                 }
-                (What::Ended { .. } | What::Claimed { .. } | What::Paused, _) => {}
+                (What::Ended { .. } | What::Claimed { .. } | What::Paused | What::Progress { .. }, _) => {}
                 _ => {
                     self.claims.ring(&event.queue);
                     if event.has_filled || event.what == What::Resumed {

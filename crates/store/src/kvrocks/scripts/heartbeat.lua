@@ -1,6 +1,6 @@
 -- Extends a lease that is still alive, and keeps what the worker says. After guard.lua.
 -- ARGV[8..]: lease ms, lease until ms, lease until text, 'store' or 'caller', progress or '', checkpoint or ''
--- Replies with the end of the lease and, if the task is to stop, by when and why.
+-- Replies with the end of the lease; if the task is to stop, by when and why; and which attempt runs.
 local life, until_ms, until_text = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 if ARGV[11] == 'caller' then
   if (h.leaseUntilMs or 0) <= now then return { 'LEASE_LOST' } end
@@ -27,4 +27,4 @@ end
 touch(h, now, stamp)
 keep(id, h)
 local cancel = h.cancel or { by = 0 }
-return { 'OK', int(until_ms), int(cancel.by), cancel.reason or '' }
+return { 'OK', int(until_ms), int(cancel.by), cancel.reason or '', int(h.attempts) }

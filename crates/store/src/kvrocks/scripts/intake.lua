@@ -56,8 +56,9 @@ end
 
 -- What a create comes to whose unique key may be taken: a reply, or nothing if the task is to be made. What has to
 -- happen to the holder is added to the steps; `after` is done when they are. A holder's record is replied behind '=',
--- '-' stands for a key that is free.
-local function settle_unique(steps, by, o, record, visible)
+-- '-' stands for a key that is free. Gives as well whether no task is to be made, and whether one that waits in the
+-- queue `into` ends.
+local function settle_unique(steps, by, o, record, visible, into)
   local id = holder_of(o.name)
   local h = id and find(id)
   if not still_holds(h, by.now) then return o.only and '-' or nil end
@@ -74,7 +75,7 @@ local function settle_unique(steps, by, o, record, visible)
     if is_running then redis.call('DEL', P .. 'lease:' .. id) end
     keep(id, h)
     return { told, error }
-  end
+  end, false, not is_running and q.name == into.name
 end
 
 local function add(list, a, b) list[#list + 1], list[#list + 2] = a, b end
@@ -93,13 +94,13 @@ local function gather(q, first, by, steps)
     local at = first + 3 + (n - 1) * FIELDS
     local key, o = ARGV[at + 6], ARGV[at + 8] ~= '' and cjson.decode(ARGV[at + 8]) or {}
     local text, is_settled = stored[n] or (key ~= '' and earlier(first, key, ARGV[at + 7], mine)), false
-    local given = #steps
+    local given, frees = #steps, false
     if not text and o.name then
-      text, made.after, is_settled = settle_unique(steps, by, o, ARGV[at + 1], ARGV[at + 3])
+      text, made.after, is_settled, frees = settle_unique(steps, by, o, ARGV[at + 1], ARGV[at + 3], q)
     end
     text = text or refused_link(made, o, ARGV[first])
     if room and not text and not is_settled then
-      room = room - 1
+      room = room - (frees and 0 or 1)
       if room < 0 then
         -- A full queue; the holder of its unique key stays as it is, too.
         text, made.after = '%', nil

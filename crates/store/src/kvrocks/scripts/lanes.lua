@@ -172,7 +172,11 @@ local function make_lanes()
     redis.call('HDEL', q.lanes, lane.name)
     if q.cache then q.cache[lane.name] = nil end
     local field = ':' .. lane.name
-    local stays = limits(q, lane.name).r and rate_state(q, field).ms or 0
+    local stays = 0
+    if limits(q, lane.name).r then
+      local state = rate_state(q, field)
+      stays = state.ms + (state.ns > 0 and 1 or 0)
+    end
     local hold = flow(q).has_holds and tonumber(redis.call('HGET', q.holds, field) or '') or 0
     if math.max(stays, hold) > 0 then redis.call('ZADD', q.closed, int(math.max(stays, hold)), lane.name) end
     set_lanes(q)

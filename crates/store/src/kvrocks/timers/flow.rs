@@ -253,9 +253,6 @@ impl StoreContext {
     ) -> Result<Vec<LaneStats>, Failure> {
         let flow = self.flow_on(shard, queue).await?;
         let mut lanes = self.lanes_on(shard, queue).await?;
-        if flow.policy.is_none() && lanes.is_empty() {
-            return Ok(Vec::new());
-        }
         let stats = self.stats_on(shard, std::slice::from_ref(queue)).await?.pop();
         let (ready, running) = stats.map_or((0, 0), |stats| (stats.ready_total(), stats.in_progress));
         let in_lanes: u64 = lanes.iter().map(|(_, lane)| lane.running).sum();

@@ -16,8 +16,8 @@ use crate::kvrocks::verbs::schedules::{
 };
 use codeq_queue::event::{Event, TickOutcome, What};
 use codeq_queue::schedule::{Backfill, BackfillMark, Backfilled, Overlap, Progress, Schedule, due};
-use codeq_queue::{Failure, NewTask, Task, TaskId, Time};
-use std::collections::BTreeMap;
+use codeq_queue::{Failure, NewTask, QueueKey, Task, TaskId, Time};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// Schedules that are looked at together.
@@ -38,6 +38,9 @@ pub struct Watch {
     opened: Option<Time>,
     since: BTreeMap<usize, Time>,
 }
+
+/// How many attempts policies give to tasks of their queues.
+type Attempts = HashMap<QueueKey, u32>;
 
 /// What moves a schedule on.
 struct Step {
@@ -130,6 +133,7 @@ impl StoreContext {
     ) -> Result<bool, Failure> {
         let names: Vec<FullName> = fields.iter().filter_map(|field| read_field(field)).collect();
         let (held, entries) = (self.held_schedules(shard, &names).await?, self.first_entries(&names).await);
+        let attempts = self.attempts_for(shard, held.iter().flatten()).await?;
         let mut items = Vec::new();
         for ((name, held), entry) in names.iter().zip(held).zip(entries) {
             let Some(held) = held else {
@@ -140,7 +144,7 @@ impl StoreContext {
             let command = held.schedule.definition.queue().command;
             let leads_here = entry.is_some_and(|place| self.leads_to(&place, shard, &command));
             if leads_here || self.is_ours(shard, &held).await? {
-                let step = self.step_of(shard, &held, now, since);
+                let step = self.step_of(shard, &held, now, since, &attempts);
                 items.push(self.step_item(shard, &held, step, now));
             } else {
                 self.store_schedule(shard, name, Some(&held), None).await?;
@@ -182,8 +186,26 @@ impl StoreContext {
         Ok(true)
     }
 
+    /// What policies say of the tasks of these schedules.
+    async fn attempts_for(
+        &self,
+        home: usize,
+        held: impl Iterator<Item = &HeldSchedule>,
+    ) -> Result<Attempts, Failure> {
+        let open = held.map(|held| &held.schedule.definition).filter(|definition| !definition.has_attempts);
+        let queues = open.map(|definition| definition.queue());
+        self.attempts_by_policy(queues.map(|queue| (self.ticking_shard(home, &queue), queue))).await
+    }
+
     /// What becomes of a schedule that is due.
-    fn step_of(&self, shard: usize, held: &HeldSchedule, now: Time, since: Time) -> Step {
+    fn step_of(
+        &self,
+        shard: usize,
+        held: &HeldSchedule,
+        now: Time,
+        since: Time,
+        attempts: &Attempts,
+    ) -> Step {
         let schedule = &held.schedule;
         let mut progress = schedule.progress.clone();
         let Some(due) = due(schedule, now, since) else { return Step::quiet(progress) };
@@ -193,7 +215,7 @@ impl StoreContext {
         let missed = (due.missed > 0).then_some((first, due.missed));
         let Some(tick) = due.fires else { return Step { missed, ..Step::quiet(progress) } };
         let skipped = Progress { skipped: progress.skipped + 1, ..progress.clone() };
-        let (task, number) = self.task_for(shard, schedule, schedule.jittered(tick, now), now);
+        let (task, number) = self.task_for(shard, schedule, schedule.jittered(tick, now), now, attempts);
         (progress.last_at, progress.last_task) = (Some(tick), Some(task.id));
         Step {
             skipped: Some(skipped),
@@ -204,8 +226,17 @@ impl StoreContext {
         }
     }
 
-    fn task_for(&self, home: usize, schedule: &Schedule, new: NewTask, now: Time) -> (Task, u64) {
-        let shard = self.ticking_shard(home, &schedule.definition.queue());
+    fn task_for(
+        &self,
+        home: usize,
+        schedule: &Schedule,
+        new: NewTask,
+        now: Time,
+        attempts: &Attempts,
+    ) -> (Task, u64) {
+        let queue = schedule.definition.queue();
+        let shard = self.ticking_shard(home, &queue);
+        let new = schedule.definition.by_policy(new, attempts.get(&queue).copied());
         let number = self.now.creation();
         (new_task(new, now, number, self.shards[shard].spread), number)
     }
@@ -295,7 +326,8 @@ impl StoreContext {
         now: Time,
     ) -> Result<Option<Task>, Failure> {
         let schedule = &held.schedule;
-        let (task, number) = self.task_for(home, schedule, schedule.task(now, now), now);
+        let attempts = self.attempts_for(home, std::iter::once(held)).await?;
+        let (task, number) = self.task_for(home, schedule, schedule.task(now, now), now, &attempts);
         let (made, progress) = (task.clone(), schedule.progress.clone());
         let tasks = vec![(now, task, number)];
         let step = Step { tasks, outcome: TickOutcome::Triggered, ..Step::quiet(progress) };
@@ -316,6 +348,7 @@ impl StoreContext {
         let mut progress = schedule.progress.clone();
         let start = BackfillMark { operation: backfill.operation, reached: backfill.from, made: 0 };
         let mut mark = progress.backfill(backfill.operation).copied().unwrap_or(start);
+        let attempts = self.attempts_for(home, std::iter::once(held)).await?;
         let (enough, mut bytes, mut tasks) = (mark.made + BACKFILLED_TOGETHER, 0, Vec::new());
         let is_done = loop {
             let before = Time::from_millis(mark.reached.millis().saturating_sub(1));
@@ -325,7 +358,7 @@ impl StoreContext {
                 break false;
             }
             bytes += schedule.definition.bytes();
-            let (task, number) = self.task_for(home, schedule, schedule.task(tick, now), now);
+            let (task, number) = self.task_for(home, schedule, schedule.task(tick, now), now, &attempts);
             tasks.push((tick, task, number));
             mark.reached = Time::from_millis(tick.millis() + 1);
             mark.made += 1;

@@ -1,5 +1,6 @@
 //! Queue policies: put, read and deleted where the tasks of the queue are.
 
+use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::connection::{Command, Reply};
 use crate::kvrocks::redis::reply::{Answered, list, string, strings};
 use crate::kvrocks::redis::script::{Call, Script};
@@ -11,7 +12,7 @@ use codeq_queue::rate::Rate;
 use codeq_queue::store::{Answer, TaskRef};
 use codeq_queue::{Backoff, Failure, Policies, QueueKey, QueuePolicy, Refusal, StoredPolicy, limits};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,12 +75,38 @@ enum Written {
     Refused(Refusal),
 }
 
+fn read_policy(keys: &Keys, queue: &QueueKey) -> Command {
+    Command::new("HMGET").arg(keys.flow(queue, "flow")).args(["policy", "version", "updated"])
+}
+
 impl StoreContext {
     async fn policy_on(&self, shard: usize, queue: &QueueKey) -> Result<Option<StoredPolicy>, Failure> {
         let at = &self.shards[shard];
-        let read =
-            Command::new("HMGET").arg(at.keys.flow(queue, "flow")).args(["policy", "version", "updated"]);
-        Ok(stored_policy(at.read_one(read).await?))
+        Ok(stored_policy(at.read_one(read_policy(&at.keys, queue)).await?))
+    }
+
+    /// How many attempts the policies of queues, each on a shard, give to tasks that ask for none.
+    pub async fn attempts_by_policy(
+        &self,
+        queues: impl Iterator<Item = (usize, QueueKey)>,
+    ) -> Result<HashMap<QueueKey, u32>, Failure> {
+        let mut by_shard: BTreeMap<usize, HashSet<QueueKey>> = BTreeMap::new();
+        for (shard, queue) in queues {
+            by_shard.entry(shard).or_default().insert(queue);
+        }
+        let mut attempts = HashMap::new();
+        for (shard, queues) in by_shard {
+            let at = &self.shards[shard];
+            let queues: Vec<QueueKey> = queues.into_iter().collect();
+            for part in queues.chunks(READ_TOGETHER) {
+                let reads: Vec<Command> = part.iter().map(|queue| read_policy(&at.keys, queue)).collect();
+                let stored = at.read(&reads).await?.into_iter().map(stored_policy);
+                let given = stored.map(|stored| stored.and_then(|stored| stored.policy.max_attempts));
+                attempts
+                    .extend(part.iter().cloned().zip(given).filter_map(|(queue, most)| Some((queue, most?))));
+            }
+        }
+        Ok(attempts)
     }
 
     async fn policy(self: Arc<Self>, queue: QueueKey) -> Result<Option<StoredPolicy>, Failure> {

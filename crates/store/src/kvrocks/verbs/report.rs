@@ -9,6 +9,7 @@ use crate::kvrocks::redis::reply::{Answered, string};
 use crate::kvrocks::redis::script::{Call, Script};
 use crate::kvrocks::store::StoreContext;
 use crate::kvrocks::verbs::create::seconds;
+use codeq_queue::event::What;
 use codeq_queue::policy::Hold;
 use codeq_queue::store::{Abandon, Beat, Heartbeat, Items, Nack, Report, Returned, Submit};
 use codeq_queue::task::{MAX_ATTEMPTS, callback_body, reason_text};
@@ -29,9 +30,17 @@ impl StoreContext {
         let known = self.known(&ids).await?;
         let answers = beats.into_iter().zip(known).map(|(beat, known)| {
             let call = known.as_deref().map(|known| self.heartbeat_call(&beat, known, now));
-            let item = self.report(known, call, |answer| (Ok(beaten(answer)), Vec::new()));
+            let has_checkpoint = beat.checkpoint.is_some();
+            let told = known.clone().zip(beat.progress).filter(|_| self.teller.observer.is_some());
+            let report = beat.report;
+            let item = self.report(known, call, move |answer| {
+                let (beat, attempt) = beaten(answer);
+                let event =
+                    told.map(|(known, progress)| progress_event(&known, report, attempt, progress, now));
+                (Ok(beat), event.into_iter().collect())
+            });
             // A beat that a failover takes is followed by the next; a checkpoint is not.
-            if beat.checkpoint.is_some() { item } else { item.without_waiting() }
+            if has_checkpoint { item } else { item.without_waiting() }
         });
         self.run_batch(answers).await
     }
@@ -210,15 +219,22 @@ impl StoreContext {
     }
 }
 
-/// What a heartbeat is answered with: the end of the lease, and by when and why the task is to stop.
-fn beaten(mut answer: Answered) -> Beat {
+/// What a heartbeat is answered with: the end of the lease, by when and why the task is to stop; and the attempt.
+fn beaten(mut answer: Answered) -> (Beat, u32) {
     let (lease_until, deadline) = (Time::from_millis(answer.int()), answer.int());
     let reason = Some(string(answer.next())).filter(|reason| !reason.is_empty());
     let cancel = (deadline != 0).then(|| {
         let reason = reason.map(Into::into);
         Arc::new(CancelRequest { deadline: Time::from_millis(deadline), reason })
     });
-    Beat { lease_until, cancel }
+    (Beat { lease_until, cancel }, u32::try_from(answer.int()).unwrap_or(0))
+}
+
+/// A running task tells how far it is.
+fn progress_event(known: &Known, report: Report, attempt: u32, progress: Arc<str>, now: Time) -> Event {
+    let what = What::Progress { attempt, owner: Some(report.owner), progress };
+    let (queue, command) = (known.queue.clone(), known.command.clone());
+    Event { at: now, queue, command, task: Some(report.id), what, has_filled: false }
 }
 
 /// The record of a task that ran out of attempts.

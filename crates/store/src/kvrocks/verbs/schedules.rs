@@ -65,6 +65,8 @@ struct DefinitionText {
     run_at_ms: Option<i64>,
     /// The record of a task that was never made.
     task: String,
+    /// Earlier versions did not write it.
+    has_attempts: Option<bool>,
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -104,6 +106,7 @@ pub fn write_definition(schedule: &Schedule) -> String {
         delay_ms,
         run_at_ms,
         task: record::text_of(&sample, RecordExtras::default()),
+        has_attempts: Some(definition.has_attempts),
     };
     serde_json::to_string(&text).expect("texts and numbers can be written")
 }
@@ -139,6 +142,7 @@ pub fn read_definition((tenant, name): &FullName, text: &str) -> Option<Schedule
     let definition = Definition {
         plan,
         task: read_task(&text)?,
+        has_attempts: text.has_attempts.unwrap_or_else(|| Definition::names_attempts(&text.task_text)),
         expire_after: text.expire_after_ms.map(Duration::from_millis),
         overlap: one_of(&Overlap::ALL, Overlap::word, &text.overlap)?,
         catch_up: one_of(&CatchUp::ALL, CatchUp::word, &text.catch_up)?,

@@ -132,6 +132,7 @@ pub fn write_definition(schedule: &Schedule) -> Vec<u8> {
     w.text(&definition.task_text);
     w.option(definition.expire_after.as_ref(), |w, after| write_duration(w, *after));
     write_task(w, &definition.task);
+    w.byte(u8::from(definition.has_attempts));
     bytes
 }
 
@@ -143,12 +144,17 @@ pub fn read_definition(name: &ScheduleName, bytes: &[u8]) -> Result<Schedule, Co
     let catch_up = read_word(r, &CatchUp::ALL, CatchUp::word)?;
     let (catch_up_window, jitter) = (read_duration(r)?, read_duration(r)?);
     let is_paused = r.byte()? != 0;
-    let task_text = r.text()?.into();
+    let task_text: Box<str> = r.text()?.into();
     let expire_after = r.option(read_duration)?;
     let task = read_task(r)?;
+    let has_attempts = match r.0.is_empty() {
+        true => Definition::names_attempts(&task_text),
+        false => r.byte()? != 0,
+    };
     let definition = Definition {
         plan,
         task,
+        has_attempts,
         task_text,
         expire_after,
         overlap,
@@ -239,7 +245,8 @@ mod tests {
             catch_up: Some("all".into()),
             end_at: Some(Time::from_millis(1 << 50)),
             paused: true,
-            task: task(),
+            task: CreateRequest { max_attempts: 7, ..task() },
+            task_text: "{\"maxAttempts\":7}".into(),
             ..ScheduleRequest::default()
         };
         for request in [cron, every] {
@@ -249,6 +256,10 @@ mod tests {
             let read = read_definition(&name, &write_definition(&schedule)).unwrap();
             assert_eq!(read, Schedule { progress: Progress::default(), ..schedule.clone() });
             assert_eq!(read.definition.task_text, schedule.definition.task_text);
+            // Rows of earlier versions end before the last byte.
+            let row = write_definition(&schedule);
+            let earlier = read_definition(&name, &row[..row.len() - 1]).unwrap();
+            assert_eq!(earlier.definition.has_attempts, &*earlier.definition.task_text != "{}");
         }
         let mut progress = Progress {
             is_paused: true,

@@ -200,7 +200,7 @@ impl Shard {
         self.enter(slot_id);
     }
 
-    /// Gives a task that nobody has claimed another body.
+    /// Gives a live task another body.
     fn replace(&mut self, slot_id: SlotId, at: Time, body: Arc<Body>, state: State) {
         let bytes = body.bytes();
         let position = self.position;
@@ -209,11 +209,19 @@ impl Shard {
             true => self.shift(slot_id, at, state, |_| {}),
             false => self.slots.at_mut(slot_id).updated_at = at,
         }
+        self.leave_batch(slot_id, &body);
         let slot = self.slots.at_mut(slot_id);
         let no = slot.no;
-        let before = slot.detail.take().map_or(0, |kept| kept.bytes);
-        let kept = Kept { detail: Detail::of(body.clone()), changed: position, bytes };
-        slot.detail = Some(Box::new(kept));
+        if let Some(extra) = &mut slot.extra {
+            extra.options.clone_from(&body.options);
+        }
+        let (before, detail) = match slot.detail.take() {
+            Some(kept) => (kept.bytes, kept.detail),
+            // The tables have what there is besides the body.
+            None => (0, Detail { is_whole: slot.attempts == 0, ..Detail::default() }),
+        };
+        let detail = Detail { body: Some(body.clone()), ..detail };
+        slot.detail = Some(Box::new(Kept { detail, changed: position, bytes }));
         let seed = TaskHead {
             tail: slot.tail,
             created_at: slot.created_at,

@@ -196,6 +196,11 @@ impl Batches {
         self.members.get(id)?.first().copied()
     }
 
+    /// A live member of a batch.
+    pub fn first_member(&self, id: &TaskId) -> Option<u64> {
+        self.members.get(id)?.first().copied()
+    }
+
     /// A live member came into memory.
     pub fn enlist(&mut self, id: TaskId, no: u64) {
         self.members.entry(id).or_default().insert(no);
@@ -244,6 +249,16 @@ impl super::Shard {
     pub(super) fn count_reopened(&mut self, body: &Body) {
         if let Some(batch) = body.batch() {
             self.count(batch, Counts::reopen);
+        }
+    }
+
+    /// A live task gets a body that names no batch any more.
+    pub(super) fn leave_batch(&mut self, slot_id: SlotId, body: &Body) {
+        let slot = self.slots.at(slot_id);
+        let (no, batch) = (slot.no, slot.options().and_then(|options| options.batch));
+        if let Some(batch) = batch.filter(|batch| body.batch() != Some(*batch)) {
+            self.batches.strike(batch, no);
+            self.count(batch, Counts::leave);
         }
     }
 

@@ -6,8 +6,9 @@
 use super::turn::{Reply, Turn};
 use crate::local::format::batches;
 use crate::local::format::entry::Entry;
+use crate::local::shard::slots::SlotId;
 use codeq_queue::batch::{Batch, Counts, NewBatch};
-use codeq_queue::{NewTask, Refusal, TaskId, limits};
+use codeq_queue::{Body, NewTask, Refusal, TaskId, TaskOptions, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -188,11 +189,58 @@ impl Turn<'_> {
         }
     }
 
+    /// The batch has ended. A member that was given another life before this was heard belongs to none from now on.
     fn drop_share(&mut self, id: TaskId) {
         self.shard.batches.forget_pending(&id);
-        if self.shard.batches.share(&id).is_some() {
-            self.log(Entry::Record { key: batches::share_key(&id), value: None });
+        if self.shard.batches.share(&id).is_none() {
+            return;
         }
+        while let Some(no) = self.shard.batches.first_member(&id) {
+            if self.is_full() {
+                self.links.inbox.post(move |turn| turn.hear_home(vec![(id, HomeAnswer::Over)]));
+                return;
+            }
+            let slot_id = self.shard.slots.find(no).expect("a member that is listed lives");
+            let slot = self.shard.slots.at(slot_id);
+            match slot.detail.as_ref().and_then(|kept| kept.detail.body.clone()) {
+                Some(body) => self.take_out_of_batch(slot_id, &body),
+                None => return self.read_member(slot_id, id),
+            }
+        }
+        self.log(Entry::Record { key: batches::share_key(&id), value: None });
+    }
+
+    fn take_out_of_batch(&mut self, slot_id: SlotId, body: &Body) {
+        let slot = self.shard.slots.at(slot_id);
+        let options = body.options.as_deref().cloned().unwrap_or_default();
+        let options = TaskOptions { batch: None, ..options }.boxed();
+        let body = Arc::new(Body { options, ..body.clone() });
+        self.log(Entry::Replaced { no: slot.no, at: self.now, body, state: slot.state.clone() });
+    }
+
+    /// Goes on when the tables have given the body of a member. If they cannot, the home is told again later.
+    fn read_member(&mut self, slot_id: SlotId, batch: TaskId) {
+        let (mut sketch, links) = (self.shard.slots.at(slot_id).sketch(), self.links.clone());
+        self.links.pools.lookups.submit(move || {
+            if !links.library.complete(&mut sketch).unwrap_or(false) {
+                return;
+            }
+            let Some(body) = sketch.detail.body else { return };
+            links.inbox.post(move |turn| {
+                if turn.unwritable.is_some() {
+                    return;
+                }
+                let slot_id = turn.shard.slots.find(sketch.no);
+                let is_member = |slot_id: &SlotId| {
+                    let options = turn.shard.slots.at(*slot_id).options();
+                    options.and_then(|options| options.batch) == Some(batch)
+                };
+                if let Some(slot_id) = slot_id.filter(is_member) {
+                    turn.take_out_of_batch(slot_id, &body);
+                }
+                turn.drop_share(batch);
+            });
+        });
     }
 
     fn put_share(&mut self, id: TaskId, tenant: &str, counts: &Counts) {

@@ -235,7 +235,8 @@ impl Shard {
     }
 
     fn busiest(&self, queue: &Queue, limit: usize, now: Time) -> Vec<LaneStats> {
-        let Some(flow) = queue.flow.as_deref() else { return Vec::new() };
+        let none = QueueFlow::default();
+        let flow = queue.flow.as_deref().unwrap_or(&none);
         // Told of are few: of the others only the numbers are looked at.
         let some = flow.some_lanes(limits::LANES_EXAMINED).map(|(lane, of)| (of.busy(), lane));
         let mut some: Vec<(u64, LaneId)> = some.collect();
@@ -249,7 +250,7 @@ impl Shard {
             ready: queue.plain_ready(),
             running: queue.running - flow.laned_running().min(queue.running),
             weight: flow.plain_weight(),
-            blocked_by: None,
+            blocked_by: flow.lane_obstacle(PLAIN, now),
         };
         if plain.ready + plain.running > 0 {
             lanes.push(plain);

@@ -1,6 +1,7 @@
 //! The producer's verbs: create, get, result.
 
 use super::turn::{Part, Reply, TooLarge, Turn};
+use super::unique::Holder;
 use super::{Recent, Shard};
 use crate::local::engine::inbox::Lane;
 use crate::local::format::entry::Entry;
@@ -72,6 +73,16 @@ enum Made {
     Duplicate(PartialTask),
     /// By a task that has ended.
     DuplicateOf(TaskLookup),
+}
+
+/// What the unique key of a create means for it.
+enum UniqueKey {
+    /// A task is made.
+    Free,
+    /// The same, and this holder is cancelled for it.
+    Cancels(SlotId),
+    /// No task is made.
+    Taken(Made),
 }
 
 impl Shard {
@@ -168,25 +179,32 @@ impl Turn<'_> {
                 return Ok(Made::Replay(prior.sketch.clone()));
             }
         }
-        if let Some(holder) = self.holder_of_unique(&new.task) {
-            return Ok(holder);
-        }
+        let cancelled = match self.look_at_unique(&new.task) {
+            UniqueKey::Free => None,
+            UniqueKey::Cancels(holder) => Some(holder),
+            UniqueKey::Taken(made) => return Ok(made),
+        };
         let open = new.open?;
         self.check_join(&new.task)?;
-        self.admit_create(&new.task)?;
+        self.admit_create(&new.task, cancelled)?;
         let no = self.make_after(new.task, open)?;
+        // Not before: a create that is refused leaves the holder of its key as it is.
+        if let Some(holder) = cancelled {
+            self.end_cancelled(holder, None);
+        }
         let slot_id = self.shard.slots.find(no).expect("a created task is live");
         Ok(Made::New(self.shard.slots.at(slot_id).sketch()))
     }
 
-    /// Refuses a producer's task while too many wait.
-    fn admit_create(&self, task: &NewTask) -> Result<(), Refusal> {
+    /// Refuses a producer's task while too many wait. A task that is cancelled for it makes room if it waits, too.
+    fn admit_create(&self, task: &NewTask, cancelled: Option<SlotId>) -> Result<(), Refusal> {
         let queues = &self.shard.queues;
         let Some(id) = queues.find(&task.body.tenant, &task.body.command) else { return Ok(()) };
         let queue = queues.at(id);
+        let frees = cancelled.is_some_and(|holder| self.shard.slots.at(holder).state.lease().is_none());
         match queue.policy() {
             None => Ok(()),
-            Some(stored) => stored.policy.admit(queue.ready + queue.delayed + queue.held),
+            Some(stored) => stored.policy.admit(queue.ready + queue.delayed + queue.held - u64::from(frees)),
         }
     }
 
@@ -216,30 +234,27 @@ impl Turn<'_> {
         Ok(no)
     }
 
-    /// What a create comes to whose unique key is taken. Makes room for it where that is asked for.
-    fn holder_of_unique(&mut self, new: &NewTask) -> Option<Made> {
-        let rule = new.body.unique()?;
+    fn look_at_unique(&mut self, new: &NewTask) -> UniqueKey {
+        let Some(rule) = new.body.unique() else { return UniqueKey::Free };
         let key = idem_key(&QueueKey::new(&new.body.tenant, &new.body.command), &rule.key);
-        let holder = self.shard.unique.get(&key)?;
-        if holder.until.is_some_and(|until| until <= self.now) {
-            return None;
-        }
+        let holder = self.shard.unique.get(&key);
+        let holds = |holder: &Holder| holder.until.is_none_or(|until| until > self.now);
+        let Some(holder) = holder.filter(holds) else { return UniqueKey::Free };
         let Some(slot_id) = self.shard.slots.find(holder.no) else {
             let id = self.shard.ids.encode(holder.no, holder.tail);
             let located = self.locate(&new.body.tenant, &id);
             let is_gone = matches!(located, TaskLookup::Nowhere);
-            return (rule.on_conflict != OnConflict::Cancel && !is_gone)
-                .then_some(Made::DuplicateOf(located));
+            return match rule.on_conflict != OnConflict::Cancel && !is_gone {
+                true => UniqueKey::Taken(Made::DuplicateOf(located)),
+                false => UniqueKey::Free,
+            };
         };
         match rule.on_conflict {
             OnConflict::Keep => {}
             OnConflict::Replace => self.replace_unclaimed(slot_id, new),
-            OnConflict::Cancel => {
-                self.end_cancelled(slot_id, None);
-                return None;
-            }
+            OnConflict::Cancel => return UniqueKey::Cancels(slot_id),
         }
-        Some(Made::Duplicate(self.shard.slots.at(slot_id).sketch()))
+        UniqueKey::Taken(Made::Duplicate(self.shard.slots.at(slot_id).sketch()))
     }
 
     /// Gives the holder of a unique key the payload and headers of a later create, unless it has been claimed. A

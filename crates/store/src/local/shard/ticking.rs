@@ -73,11 +73,18 @@ impl Turn<'_> {
         task: NewTask,
         tick: (TickOutcome, Time),
     ) -> Result<TaskId, Refusal> {
-        let no = self.make(task)?;
+        let no = self.make(self.by_policy(schedule, task))?;
         let slot_id = self.shard.slots.find(no).expect("a created task is live");
         let id = self.shard.ids.encode(no, self.shard.slots.at(slot_id).tail);
         self.tell(schedule, Some(id), tick, 1);
         Ok(id)
+    }
+
+    fn by_policy(&self, schedule: &Schedule, task: NewTask) -> NewTask {
+        let queue = schedule.definition.queue();
+        let known = self.shard.queues.find(&queue.tenant, &queue.command);
+        let policy = known.and_then(|id| self.shard.queues.at(id).policy());
+        schedule.definition.by_policy(task, policy.and_then(|stored| stored.policy.max_attempts))
     }
 
     fn advance(&mut self, schedule: &Schedule, progress: &Progress) {

@@ -199,6 +199,10 @@ impl Turn<'_> {
         if self.unwritable.is_some() {
             return;
         }
+        if !self.shard.fed.is_empty() {
+            // What became ready may have expired before.
+            self.expire_tasks();
+        }
         while let Some(queue) = self.shard.fed.pop() {
             while self.shard.fresh_head(queue, self.now).is_some() {
                 let Some(arrival) = self.first_waiter(queue) else { break };

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use crate::local::format::entry::Entry;
+use crate::local::shard::slots::SlotId;
 use codeq_queue::event::{Event, What};
 use codeq_queue::{Owner, TaskId, Time};
 use std::sync::Arc;
@@ -103,6 +104,15 @@ impl Shard {
         let slot = self.slots.at(self.slots.find(no)?);
         let task = Some(self.ids.encode(slot.no, slot.tail));
         Some(EventDraft { at, queue: slot.queue, ready: self.queues.at(slot.queue).ready, task, what })
+    }
+
+    /// A running task tells how far it is.
+    pub fn progress_event(&self, slot_id: SlotId, at: Time, progress: Arc<str>) -> Event {
+        let slot = self.slots.at(slot_id);
+        let owner = slot.state.lease().map(|lease| lease.owner.clone());
+        let what = What::Progress { attempt: slot.attempts, owner, progress };
+        let (task, ready) = (Some(self.ids.encode(slot.no, slot.tail)), self.queues.at(slot.queue).ready);
+        self.event(EventDraft { at, queue: slot.queue, ready, task, what })
     }
 
     /// The attempt of a live task, and who runs it.

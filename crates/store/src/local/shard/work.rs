@@ -200,6 +200,10 @@ impl Turn<'_> {
                 turn.log(Entry::Extended { no, at: turn.now, until });
                 turn.checkpoint(no, beat.checkpoint);
                 if let Some(progress) = beat.progress {
+                    if turn.links.observer.is_some() {
+                        let event = turn.shard.progress_event(slot_id, turn.now, progress.clone());
+                        turn.group.events.push(event);
+                    }
                     turn.shard.tell_progress(slot_id, progress);
                 }
                 Ok(Beat { lease_until: until, cancel })

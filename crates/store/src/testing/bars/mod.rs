@@ -7,7 +7,7 @@ mod lanes;
 mod linked;
 mod many;
 
-pub use lanes::{flood, many_lanes, steady_rate};
+pub use lanes::{flood, lane_rates, many_lanes, steady_rate, unreached_limits};
 pub use linked::{batch, chain, diamond};
 pub use many::{debounce, heartbeats};
 

@@ -136,9 +136,13 @@ impl Bench {
 
     // Producers.
 
-    pub async fn make(&self, new: New) -> Created {
+    pub async fn try_make(&self, new: New) -> Result<Created, Refusal> {
         let task = new.build(&self.tenant);
-        one(self.ask("create", self.store().create(vec![task])).await).expect("a create is not refused")
+        one(self.ask("create", self.store().create(vec![task])).await)
+    }
+
+    pub async fn make(&self, new: New) -> Created {
+        self.try_make(new).await.expect("a create is not refused")
     }
 
     pub async fn create(&self, command: &str) -> Task {

@@ -18,7 +18,7 @@ async fn try_put(bench: &Bench, command: &str, text: &str) -> Result<StoredPolic
     bench.ask("put policy", keeper(&store).put_policy(bench.key(command), text.into())).await
 }
 
-async fn put(bench: &Bench, command: &str, text: &str) -> StoredPolicy {
+pub(super) async fn put(bench: &Bench, command: &str, text: &str) -> StoredPolicy {
     try_put(bench, command, text).await.expect("the policy is taken")
 }
 
@@ -237,6 +237,24 @@ pub async fn lanes_have_rates_of_their_own(open: Open) {
     assert_eq!(count(&bench, 10).await, 2);
 }
 
+/// What a lane has used up of its burst stays used up though nothing of the lane is left.
+pub async fn a_lane_that_was_emptied_keeps_to_its_rate(open: Open) {
+    let bench = Bench::new(&open);
+    put(&bench, "mail", r#"{"lanes":{"rate":{"limit":10,"periodSeconds":10,"burst":10}}}"#).await;
+    for (waited, starts) in [(0, 10), (1_100, 1), (900, 1), (1_000, 1), (20_000, 10)] {
+        bench.advance_ms(waited);
+        let mut made = Vec::new();
+        for _ in 0..10 {
+            made.push(bench.make(in_lane("a")).await.task.id);
+        }
+        let started = bench.claim(&["mail"], 20).await;
+        assert_eq!(started.len(), starts, "{waited} ms after the starts before");
+        for id in made {
+            bench.cancel(id).await.expect("a live task can be cancelled");
+        }
+    }
+}
+
 pub async fn an_ordered_lane_serves_its_oldest_task_alone(open: Open) {
     let bench = Bench::new(&open);
     put(&bench, "mail", r#"{"lanes":{"ordered":true}}"#).await;
@@ -302,23 +320,34 @@ pub async fn a_nack_holds_back_its_lane_or_its_queue(open: Open) {
     assert_eq!(lane_names(&bench.claim(&["mail"], 10).await), ["a"], "a resume clears all holds");
 }
 
+/// They count as a lane of their own, also where no task has one.
+pub async fn tasks_without_a_lane_are_listed_as_one(open: Open) {
+    let bench = Bench::new(&open);
+    assert_eq!(lanes(&bench, "mail").await, []);
+    bench.create("mail").await;
+    let plain =
+        |ready, running, blocked_by| LaneStats { lane: "".into(), ready, running, weight: 1, blocked_by };
+    assert_eq!(lanes(&bench, "mail").await, [plain(1, 0, None)]);
+    let task = bench.take("mail").await;
+    bench.create("mail").await;
+    assert_eq!(lanes(&bench, "mail").await, [plain(1, 1, None)]);
+    hold(&bench, &task, 60, Hold::Lane).await;
+    let until = bench.now().plus_seconds(60);
+    assert_eq!(lanes(&bench, "mail").await, [plain(1, 0, Some(Obstacle::HeldUntil { until }))]);
+}
+
 pub async fn a_full_queue_takes_no_creates(open: Open) {
     let bench = Bench::new(&open);
     put(&bench, "mail", r#"{"maxReady":2}"#).await;
     bench.make(New::of("mail").delayed_ms(60_000)).await;
     bench.make(New::of("mail").key("k")).await;
-    let try_create = |new: New| {
-        let created = bench.store().create(vec![new.build(&bench.tenant)]);
-        let bench = &bench;
-        async move { one(bench.ask("create", created).await) }
-    };
-    assert_eq!(try_create(New::of("mail")).await, Err(Refusal::QueueFull));
-    assert!(try_create(New::of("mail").key("k")).await.is_ok_and(|created| created.is_replay));
-    assert!(try_create(New::of("other")).await.is_ok());
+    assert_eq!(bench.try_make(New::of("mail")).await, Err(Refusal::QueueFull));
+    assert!(bench.try_make(New::of("mail").key("k")).await.is_ok_and(|created| created.is_replay));
+    assert!(bench.try_make(New::of("other")).await.is_ok());
     let running = bench.take("mail").await;
-    assert!(try_create(New::of("mail")).await.is_ok(), "what runs does not wait");
+    assert!(bench.try_make(New::of("mail")).await.is_ok(), "what runs does not wait");
     bench.abandon(&running).await.expect("the owner may abandon");
-    assert_eq!(try_create(New::of("mail")).await, Err(Refusal::QueueFull));
+    assert_eq!(bench.try_make(New::of("mail")).await, Err(Refusal::QueueFull));
 }
 
 pub async fn a_queue_has_defaults_of_its_own(open: Open) {

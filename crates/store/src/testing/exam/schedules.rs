@@ -5,6 +5,7 @@
 
 use super::bench::{Bench, eventually};
 use super::candidate::Open;
+use super::policies;
 use super::request::New;
 use codeq_queue::create::CreateRequest;
 use codeq_queue::schedule::{
@@ -232,10 +233,7 @@ pub async fn a_trigger_makes_a_task_besides_the_plan(open: Open) {
 /// Only a producer's create is refused by a full queue.
 pub async fn a_trigger_and_a_tick_pass_a_full_queue(open: Open) {
     let bench = Bench::new(&open);
-    let store = bench.store();
-    let policies = store.policing().expect("the candidate keeps policies");
-    let policy = policies.put_policy(bench.key("report"), r#"{"maxReady":1}"#.into());
-    bench.ask("put policy", policy).await.unwrap();
+    policies::put(&bench, "report", r#"{"maxReady":1}"#).await;
     put(&bench, "n", every_ten(|r| r.overlap = Some("allow".into()))).await.unwrap();
     let first = trigger(&bench, "n").await.unwrap();
     let second = trigger(&bench, "n").await.unwrap();
@@ -244,9 +242,36 @@ pub async fn a_trigger_and_a_tick_pass_a_full_queue(open: Open) {
     bench.advance(10);
     bench.settle().await;
     assert_eq!(tasks(&bench).await.len(), 3);
-    let create = vec![New::of("report").build(&bench.tenant)];
-    let refused = bench.ask("create", bench.store().create(create)).await;
-    assert_eq!(refused, [Err(Refusal::QueueFull)]);
+    assert_eq!(bench.try_make(New::of("report")).await, Err(Refusal::QueueFull));
+}
+
+/// The policy counts at the moment when a task is made, unless the schedule says how many attempts it has.
+pub async fn tasks_of_schedules_have_the_attempts_of_the_policy(open: Open) {
+    let bench = Bench::new(&open);
+    let policy = async |attempts: u32| {
+        policies::put(&bench, "report", &format!("{{\"maxAttempts\":{attempts}}}")).await;
+    };
+    put(&bench, "named", every_ten(|r| r.task.max_attempts = 2)).await.unwrap();
+    put(&bench, "open", every_ten(|_| {})).await.unwrap();
+    let made = async || {
+        let of = |task: Result<Task, Refusal>| task.unwrap().max_attempts;
+        (of(trigger(&bench, "named").await), of(trigger(&bench, "open").await))
+    };
+    assert_eq!(made().await, (2, 5), "the server's default");
+    policy(9).await;
+    assert_eq!(made().await, (2, 9));
+    policy(8).await;
+    bench.advance(10);
+    bench.settle().await;
+    policy(7).await;
+    let (from, to) = (at(&bench, -60), at(&bench, 0));
+    let backfill = Backfill { tenant: bench.tenant.clone(), name: "open".into(), operation: 1, from, to };
+    let store = bench.store();
+    let schedules = store.scheduling().expect("the candidate keeps schedules");
+    bench.ask("backfill", schedules.backfill_schedule(backfill)).await.unwrap();
+    let mut attempts: Vec<u32> = tasks(&bench).await.iter().map(|task| task.max_attempts).collect();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [2, 2, 2, 5, 7, 7, 7, 7, 7, 7, 8, 9]);
 }
 
 pub async fn a_put_creates_changes_or_leaves_alone(open: Open) {

@@ -1,10 +1,10 @@
 //! Ends that come from outside: expiry, cancels with grace, the longest run.
 
-use super::bench::{Bench, LEASE, one};
+use super::bench::{Bench, LEASE, one, within};
 use super::candidate::Open;
 use super::request::New;
-use codeq_queue::store::{Cancel, Heartbeat, Returned};
-use codeq_queue::{FailureReason, Outcome, Refusal, State, Status, Task};
+use codeq_queue::store::{Cancel, Heartbeat, Returned, Wait};
+use codeq_queue::{Commands, FailureReason, Outcome, Refusal, State, Status, Task, Time};
 use std::time::Duration;
 
 const GRACE: Duration = Duration::from_secs(10);
@@ -32,6 +32,25 @@ pub async fn a_task_that_nobody_claims_in_time_fails(open: Open) {
     assert_eq!(bench.ask("outbox", bench.store().outbox()).await.pending, 1, "an end as every other");
     bench.resume("render").await;
     assert_eq!(bench.claim_any(2).await, []);
+}
+
+/// A create may come late, for one because it is repeated: it is taken, and no worker gets the task.
+pub async fn a_task_whose_time_has_passed_expires_at_once(open: Open) {
+    let bench = Bench::new(&open);
+    let waiting = bench.hold(Commands::these(["render"]), Wait::Forever).await;
+    for at in [bench.now().plus_seconds(0), Time::from_millis(bench.now().millis() - 1), Time::from_millis(1)]
+    {
+        let late = || New::of("render").expires_at(at).key(&format!("{at:?}"));
+        let task = bench.make(late()).await.task;
+        bench.settle().await;
+        let ended = bench.get(task.id).await;
+        assert_eq!((&ended.state, ended.error.as_deref()), (&State::Failed, Some("EXPIRED")));
+        let again = bench.make(late()).await;
+        assert_eq!((again.is_replay, again.task), (true, ended));
+    }
+    let next = bench.create("render").await;
+    let taken = within("a claim that waits", waiting).await.expect("it is answered");
+    assert!(taken.iter().map(|task| task.id).eq([next.id]));
 }
 
 pub async fn a_task_that_was_claimed_does_not_expire(open: Open) {

@@ -94,6 +94,30 @@ pub async fn a_later_create_cancels_the_holder(open: Open) {
     assert_eq!(bench.take("render").await.id, third.id);
 }
 
+/// In a full queue a task cannot take the place of one that runs, and then nothing happens to that one. It can take the
+/// place of one that waits.
+pub async fn a_create_that_is_refused_leaves_the_holder_alone(open: Open) {
+    let bench = Bench::new(&open);
+    super::policies::put(&bench, "render", r#"{"maxReady":1}"#).await;
+    let wish = || new(UniqueUntil::Ended, OnConflict::Cancel);
+    let running = bench.create_and_take(wish()).await;
+    let waiting = bench.create("render").await;
+    for _ in 0..2 {
+        assert_eq!(bench.try_make(wish()).await, Err(Refusal::QueueFull));
+        assert_eq!(bench.get(running.id).await, running);
+    }
+    bench.cancel(waiting.id).await.expect("a ready task can be cancelled");
+    let mut holder = bench.try_make(wish()).await.expect("there is room").task;
+    assert_eq!(bench.get(running.id).await.state, State::Cancelled);
+    for delay_ms in [60_000, 0] {
+        let next = bench.try_make(wish().delayed_ms(delay_ms)).await.expect("as many wait as before").task;
+        assert_eq!(bench.get(holder.id).await.state, State::Cancelled);
+        assert_eq!(bench.try_make(New::of("render")).await, Err(Refusal::QueueFull));
+        holder = next;
+    }
+    assert_eq!(bench.take("render").await.id, holder.id);
+}
+
 pub async fn unique_keys_and_replaced_payloads_are_kept(open: Open) {
     let bench = Bench::new(&open);
     if !bench.candidate.keeps_on_reopen() {

@@ -11,11 +11,13 @@ use rand::seq::IndexedRandom;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const TENANTS: [&str; 5] = ["acme", "umbrella", "initech", LANES, ORDERS];
+pub const TENANTS: [&str; 6] = ["acme", "umbrella", "initech", LANES, ORDERS, RATES];
 const PLAIN_TENANTS: usize = 3;
-/// Tenants of one queue each, with lanes and a policy: the second one's lanes are served in order.
+/// Tenants of one queue each, with lanes and a policy: the second one's lanes are served in order, the third one's have
+/// rates.
 const LANES: &str = "lanes";
 const ORDERS: &str = "orders";
+const RATES: &str = "rates";
 const LANE_COMMAND: &str = "crop";
 const LANE_NAMES: [&str; 4] = ["", "a", "b", "c"];
 pub const COMMANDS: [&str; 5] = ["render", "Encode", "mail.send", "a:b-c_d", "z"];
@@ -36,13 +38,17 @@ impl Driver {
     }
 
     fn lane_tenant(&mut self) -> Arc<str> {
-        self.pick(&[LANES, ORDERS]).into()
+        self.pick(&[LANES, ORDERS, RATES]).into()
     }
 
     /// A policy for a queue that has lanes. That lanes are served in order is decided once.
     pub(super) fn policy(&mut self) -> (QueueKey, (&'static str, ModelLimits)) {
         let tenant = self.lane_tenant();
-        let policy = if *tenant == *ORDERS { limits::ORDERED } else { self.pick(&limits::POLICIES) };
+        let policy = match &*tenant {
+            ORDERS => limits::ORDERED,
+            RATES => self.pick(&limits::RATES),
+            _ => self.pick(&limits::POLICIES),
+        };
         (QueueKey::new(&tenant, LANE_COMMAND), policy)
     }
 

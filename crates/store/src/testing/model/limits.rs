@@ -2,7 +2,7 @@
 //! which the rules show by properties; here any of them may.
 
 use super::state::{Entry, Model};
-use codeq_queue::QueueKey;
+use codeq_queue::{QueueKey, Time};
 use std::collections::BTreeSet;
 
 /// What a policy says that the model knows of.
@@ -13,26 +13,69 @@ pub struct ModelLimits {
     /// Lane "b" has a limit of its own.
     pub lane_b: Option<usize>,
     pub is_ordered: bool,
+    /// What the bucket of a lane holds.
+    pub lane_rate: Option<Bucket>,
 }
+
+/// A leaky bucket: so many starts fit in, and one leaks out after each interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bucket {
+    interval_ms: i64,
+    burst: i64,
+}
+
+/// How full the bucket of a lane is, as of an instant.
+#[derive(Clone, Copy, Default)]
+pub struct Level {
+    ms: i64,
+    at: i64,
+}
+
+const NONE: ModelLimits =
+    ModelLimits { queue: None, lane: None, lane_b: None, is_ordered: false, lane_rate: None };
 
 /// Policies as they are put, and what they say.
 pub const POLICIES: [(&str, ModelLimits); 4] = [
-    ("{}", ModelLimits { queue: None, lane: None, lane_b: None, is_ordered: false }),
-    (r#"{"concurrency":3}"#, ModelLimits { queue: Some(3), lane: None, lane_b: None, is_ordered: false }),
+    ("{}", NONE),
+    (r#"{"concurrency":3}"#, ModelLimits { queue: Some(3), ..NONE }),
     (
         r#"{"concurrency":5,"lanes":{"concurrency":1,"overrides":{"b":{"concurrency":2,"weight":3}}}}"#,
-        ModelLimits { queue: Some(5), lane: Some(1), lane_b: Some(2), is_ordered: false },
+        ModelLimits { queue: Some(5), lane: Some(1), lane_b: Some(2), ..NONE },
     ),
-    (
-        r#"{"lanes":{"concurrency":2}}"#,
-        ModelLimits { queue: None, lane: Some(2), lane_b: Some(2), is_ordered: false },
-    ),
+    (r#"{"lanes":{"concurrency":2}}"#, ModelLimits { lane: Some(2), lane_b: Some(2), ..NONE }),
 ];
 
 pub const ORDERED: (&str, ModelLimits) = (
     r#"{"concurrency":4,"lanes":{"ordered":true}}"#,
-    ModelLimits { queue: Some(4), lane: None, lane_b: None, is_ordered: true },
+    ModelLimits { queue: Some(4), is_ordered: true, ..NONE },
 );
+
+/// The same rate in all of them: what is used up of a rate that was away for a while is a store's own affair.
+pub const RATES: [(&str, ModelLimits); 2] = [
+    (
+        r#"{"lanes":{"rate":{"limit":3,"periodSeconds":12,"burst":3}}}"#,
+        ModelLimits { lane_rate: Some(BUCKET), ..NONE },
+    ),
+    (
+        r#"{"lanes":{"concurrency":2,"rate":{"limit":3,"periodSeconds":12,"burst":3}}}"#,
+        ModelLimits { lane: Some(2), lane_b: Some(2), lane_rate: Some(BUCKET), ..NONE },
+    ),
+];
+
+const BUCKET: Bucket = Bucket { interval_ms: 4_000, burst: 3 };
+
+impl Bucket {
+    fn has_room(self, level: Level, now: Time) -> bool {
+        level.leaked(now).ms <= (self.burst - 1) * self.interval_ms
+    }
+}
+
+impl Level {
+    fn leaked(self, now: Time) -> Level {
+        let passed = (now.millis() - self.at).max(0);
+        Level { ms: (self.ms - passed).max(0), at: self.at.max(now.millis()) }
+    }
+}
 
 impl ModelLimits {
     /// No limit of lanes holds for tasks without one.
@@ -54,6 +97,20 @@ fn is_running(entry: &&&Entry) -> bool {
 }
 
 impl Model {
+    /// Tasks without a lane have no rate.
+    fn level(&self, key: &QueueKey, lane: &str) -> Level {
+        self.levels.get(&(key.clone(), lane.into())).copied().unwrap_or_default()
+    }
+
+    /// A task starts: the bucket of its lane fills.
+    pub(super) fn fill(&mut self, key: &QueueKey, lane: Option<&str>) {
+        let rate = self.limits.get(key).and_then(|limits| limits.lane_rate);
+        let (Some(lane), Some(bucket)) = (lane, rate) else { return };
+        let mut level = self.level(key, lane).leaked(self.now);
+        level.ms += bucket.interval_ms;
+        self.levels.insert((key.clone(), lane.into()), level);
+    }
+
     /// No task of the queue lives.
     pub fn is_empty(&self, key: &QueueKey) -> bool {
         !self.entries.iter().any(|entry| entry.key() == *key && entry.task.state.is_live())
@@ -72,6 +129,9 @@ impl Model {
             let members: Vec<&Entry> = live.iter().filter(|entry| lane(entry) == name).copied().collect();
             let running = members.iter().filter(is_running).count();
             if limits.of_lane(name).is_some_and(|most| running >= most) {
+                return None;
+            }
+            if limits.lane_rate.is_some_and(|bucket| !bucket.has_room(self.level(key, name), self.now)) {
                 return None;
             }
             if limits.is_ordered && !name.is_empty() {

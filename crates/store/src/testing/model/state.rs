@@ -1,6 +1,6 @@
 //! What the model knows, and how it is read.
 
-use super::limits::ModelLimits;
+use super::limits::{Level, ModelLimits};
 use crate::Rules;
 use codeq_queue::store::{ResultLookup, TaskRef};
 use codeq_queue::{Attempt, Delivery, Place, QueueKey, QueueStats, ResultRecord, State, Task, TaskId, Time};
@@ -19,6 +19,8 @@ pub struct Model {
     pub callbacks: Vec<Delivery>,
     /// What policies allow.
     pub limits: BTreeMap<QueueKey, ModelLimits>,
+    /// What lanes have used up of their rates.
+    pub(super) levels: BTreeMap<(QueueKey, String), Level>,
     pub(super) counter: u64,
 }
 
@@ -61,6 +63,7 @@ impl Model {
             last_claims: BTreeMap::new(),
             callbacks: Vec::new(),
             limits: BTreeMap::new(),
+            levels: BTreeMap::new(),
             counter: 0,
         }
     }

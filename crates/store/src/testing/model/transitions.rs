@@ -99,6 +99,7 @@ impl Model {
             entry.history.remove(0);
         }
         let (key, task) = (entry.key(), entry.task.clone());
+        self.fill(&key, task.body.lane());
         self.last_claims.insert(key, now);
         task
     }

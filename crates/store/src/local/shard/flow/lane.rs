@@ -24,6 +24,13 @@ impl Usage {
         allowed.max(self.hold)
     }
 
+    /// When nothing of it restricts a start any more, so that it can be forgotten. Later than the next start where some
+    /// may come at once: those that came are still counted.
+    pub(super) fn is_over_at(&self, rate: Option<Rate>) -> Time {
+        let used_up = rate.map_or(Time::ZERO, |_| self.rate.is_over_at());
+        used_up.max(self.hold)
+    }
+
     pub(super) fn obstacle(&self, rate: Option<Rate>, now: Time) -> Option<Obstacle> {
         let until = self.opens_at(rate);
         match until > now {

@@ -293,7 +293,7 @@ impl QueueFlow {
         let is_full = limits.concurrency.is_some_and(|limit| of.running >= limit);
         let offer = match of.head(slots) {
             // What is stored of an idle lane goes when it no longer restricts anything.
-            None if of.live == 0 && of.usage.is_stored => Offer::After(opens_at),
+            None if of.live == 0 && of.usage.is_stored => Offer::After(of.usage.is_over_at(limits.rate)),
             None if of.live == 0 => {
                 self.limited -= u64::from(of.limited);
                 of.limited = 0;
