@@ -143,7 +143,7 @@ async fn a_stream_tells_how_far_a_task_is_and_what_may_go_on() {
     let data = &progress.data;
     assert_eq!(progress.kind, "progress");
     assert_eq!((&data["taskId"], &data["progress"], &data["status"], &data["attempt"]), expected);
-    let result = json!({"status": "COMPLETED", "result": 1});
+    let result = json!({"status": "COMPLETED", "result": {"n": 1}});
     assert_eq!(server.post(&format!("{task}/result"), DEV_TOKEN, result).await.status, 200);
     let released = told.next().await.expect("an event");
     assert_eq!(released.kind, "released");

@@ -28,6 +28,7 @@ pub mod policy;
 pub mod queue;
 pub mod rate;
 pub mod refusal;
+pub mod report;
 pub mod result;
 pub mod retry;
 pub mod schedule;

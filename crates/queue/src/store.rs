@@ -16,14 +16,14 @@ use crate::batch::Batches;
 use crate::create::NewTask;
 use crate::delivery::{Delivery, DeliveryReport};
 use crate::filter::{Listed, Page};
-use crate::lease::{CancelRequest, Owner};
+use crate::lease::Owner;
 use crate::operation::Operation;
 use crate::order::{ReadyCommands, ReadyQuestion};
-use crate::policy::{Hold, Policies};
+use crate::policy::Policies;
 use crate::queue::{Commands, QueueKey, QueueStats};
 use crate::refusal::{Failure, Refusal};
-use crate::result::{Outcome, ResultRecord};
-use crate::retry::Ending;
+pub use crate::report::{Abandon, Beat, Heartbeat, Nack, Report, Returned, Submit};
+use crate::result::ResultRecord;
 use crate::schedule::Schedules;
 use crate::shared::Shared;
 use crate::subscription::{NewSubscription, Subscription};
@@ -75,35 +75,6 @@ pub struct Claim {
     pub wait: Wait,
 }
 
-/// Names one attempt of one task by one caller.
-#[derive(Clone, Debug)]
-pub struct Report {
-    pub tenant: Arc<str>,
-    pub id: TaskId,
-    pub owner: Arc<Owner>,
-    /// Fencing: refuse if this is not the current attempt.
-    pub attempt: Option<u32>,
-}
-
-/// A worker goes on with its task.
-#[derive(Clone, Debug)]
-pub struct Heartbeat {
-    pub report: Report,
-    pub extend: Duration,
-    /// JSON for those who watch.
-    pub progress: Option<Arc<str>>,
-    /// JSON for the next attempt.
-    pub checkpoint: Option<Arc<str>>,
-}
-
-/// What a heartbeat is answered with.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Beat {
-    pub lease_until: Time,
-    /// Set when the task is to stop.
-    pub cancel: Option<Arc<CancelRequest>>,
-}
-
 /// A task that is to end.
 #[derive(Clone, Debug)]
 pub struct Cancel {
@@ -118,75 +89,6 @@ impl Cancel {
     pub fn now(task: TaskRef) -> Cancel {
         Cancel { task, grace: Duration::ZERO, reason: None }
     }
-}
-
-impl Heartbeat {
-    /// One that extends the lease and says nothing else.
-    pub fn new(report: Report, extend: Duration) -> Heartbeat {
-        Heartbeat { report, extend, progress: None, checkpoint: None }
-    }
-}
-
-/// A worker gives a task back because the attempt failed.
-#[derive(Clone, Debug)]
-pub struct Nack {
-    pub report: Report,
-    /// Above zero overrides the backoff policy.
-    pub delay_seconds: i64,
-    pub reason: Option<String>,
-    /// The attempt does not count; there is a delay.
-    pub refund: bool,
-    /// Holds back the lane or the queue for the same time; then the attempt does not count.
-    pub hold: Option<Hold>,
-    /// JSON for the next attempt.
-    pub checkpoint: Option<Arc<str>>,
-}
-
-impl Nack {
-    /// One that holds nothing back and uses an attempt.
-    pub fn new(report: Report, delay_seconds: i64, reason: Option<String>) -> Nack {
-        Nack { report, delay_seconds, reason, refund: false, hold: None, checkpoint: None }
-    }
-
-    /// How the attempt ends.
-    pub fn ending(&self) -> Ending {
-        let is_exact = self.hold.is_some();
-        Ending::Nack { delay_seconds: self.delay_seconds, refund: self.refund || is_exact, is_exact }
-    }
-}
-
-/// A worker gives a task back though nothing failed.
-#[derive(Clone, Debug)]
-pub struct Abandon {
-    pub report: Report,
-    pub refund: bool,
-    /// JSON for the next attempt.
-    pub checkpoint: Option<Arc<str>>,
-}
-
-impl Abandon {
-    /// One that leaves no checkpoint.
-    pub fn new(report: Report, refund: bool) -> Abandon {
-        Abandon { report, refund, checkpoint: None }
-    }
-}
-
-/// A worker says how its task ended.
-#[derive(Clone, Debug)]
-pub struct Submit {
-    pub report: Report,
-    pub outcome: Outcome,
-}
-
-/// Where a nacked or abandoned task went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Returned {
-    Requeued {
-        delay_seconds: u64,
-    },
-    Dead,
-    /// It was to stop, and has.
-    Cancelled,
 }
 
 /// What a producer finds when it asks for a result.
