@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// What a claim may add in the profile of the tests, whose futures are larger than those of a release. There
 /// `codeq bench http --held 10000` tells.
 const CLAIM_KB: u64 = 26;
+/// What the first of them add for all: allocator arenas, buffers of the runtime. Ten thousand do not add more of it.
+const FIRST_MB: u64 = 8;
 
 fn rss_mb(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
@@ -63,7 +65,7 @@ async fn thousands_of_held_claims_are_cheap_and_all_are_woken_or_ended() {
     let before = rss_mb(&server);
     let mut wires = open(&server, polls).await;
     let held = rss_mb(&server);
-    let allowed = polls as u64 * CLAIM_KB / 1024;
+    let allowed = FIRST_MB + polls as u64 * CLAIM_KB / 1024;
     assert!(held - before < allowed, "{held} MB with {polls} held claims, {before} MB before");
 
     create(&server, polls).await;
