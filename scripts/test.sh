@@ -12,15 +12,7 @@ esac
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
-need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
-  command -v "$1" >/dev/null && return
-  step "installing $2"
-  local sudo=""
-  [ "$(id -u)" = 0 ] || sudo=sudo
-  # Waits for another installation instead of failing beside it.
-  $sudo apt-get update -qq && $sudo apt-get install -y -qq -o DPkg::Lock::Timeout=300 "$2" >/dev/null
-}
-
+. scripts/need.sh
 need cargo cargo
 need cc gcc
 need curl curl

@@ -3,13 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-need() { # COMMAND PACKAGE: installs what is missing from Debian's packages
-  command -v "$1" >/dev/null && return
-  local sudo=""
-  [ "$(id -u)" = 0 ] || sudo=sudo
-  $sudo apt-get update -qq && $sudo apt-get install -y -qq -o DPkg::Lock::Timeout=300 "$2" >/dev/null
-}
-
+. ../../scripts/need.sh
 need node nodejs
 need npm npm
 need chromium chromium

@@ -387,7 +387,7 @@ impl Shard {
         }
     }
 
-    /// A topic or subscription as the entry or row says.
+    /// A stored record (topic, subscription, policy, schedule and the like) as the entry or row says.
     pub fn apply_record(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
         match (key.first().copied(), value) {
             (Some(records::TOPIC), Some(value)) => {
