@@ -2,7 +2,7 @@
 
 mod note;
 
-pub use note::{Note, noting};
+pub use note::{Note, noting, unnoted};
 
 use crate::time::Time;
 use std::sync::Arc;
