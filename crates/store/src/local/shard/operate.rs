@@ -162,6 +162,10 @@ impl Turn<'_> {
         if self.shard.is_unique_taken(&letter.sketch, self.now) {
             return Err(Refusal::UniqueConflict);
         }
+        if letter.sketch.detail.body.as_deref().is_some_and(records::is_lost) {
+            // There is nothing that a worker could be given.
+            return Err(Refusal::InvalidBody);
+        }
         let no = letter.sketch.no;
         let entry = Entry::Reopened {
             no,
