@@ -2,6 +2,7 @@
 
 use super::produce::TaskLookup;
 use super::turn::{Part, Reply, Turn};
+use super::unique;
 use super::{Recent, Shard};
 use crate::local::engine::failures;
 use crate::local::format::audit;
@@ -203,6 +204,10 @@ impl Turn<'_> {
         let dead_in = body.filter(|_| is_dead).map(|body| QueueKey::new(&body.tenant, &body.command));
         let (no, expires, key) = (last.sketch.no, last.expires, last.key.clone());
         let counted = failures::bucket(last).zip(body);
+        if let Some(key) = self.shard.unique_kept(&last.sketch) {
+            // It would name a task that is not there.
+            self.log(Entry::Record { key: unique::row_key(&key), value: None });
+        }
         self.log(Entry::Removed { no, at: self.now, expires, dead_in, key });
         if let Some((bucket, body)) = counted {
             let queue = QueueKey::new(&body.tenant, &body.command);
