@@ -12,6 +12,7 @@ pub mod explain;
 pub mod grpc;
 pub mod history;
 pub mod json;
+mod object;
 pub mod operation;
 pub mod policy;
 pub mod schedule;
