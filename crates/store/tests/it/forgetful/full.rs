@@ -2,6 +2,7 @@
 //! reopening.
 
 use super::{Ground, is_of_tables};
+use codeq_queue::batch::{BatchState, NewBatch};
 use codeq_queue::store::{Health, Wait};
 use codeq_queue::{Commands, Failure, Filter, Page, Time};
 use codeq_store::local::files::Files;
@@ -50,6 +51,24 @@ async fn while_the_disk_is_full_reads_work_and_writes_are_turned_away() {
     ground.disk.set_full(false);
     until_taken(&bench).await;
     assert_eq!(bench.take("waiting").await.id, waiting.id);
+}
+
+/// The home took the counts in with every look, and could not write them down.
+#[tokio::test]
+async fn a_batch_is_shown_while_the_disk_is_full() {
+    let mut ground = Ground::small();
+    let bench = ground.bench();
+    let new = NewBatch { tenant: bench.tenant.clone(), name: None, close_after: Duration::from_secs(60) };
+    let store = bench.store();
+    let batches = store.batching().expect("it has batches");
+    let batch = batches.create_batch(new).await.unwrap().unwrap();
+    bench.make(New::of("part").batch(batch.id)).await;
+    ground.disk.set_full(true);
+    until_turned_away(&bench).await;
+    let shown = batches.batch(bench.tenant.clone(), batch.id).await.unwrap().unwrap();
+    assert_eq!((shown.state(), shown.counts().live), (BatchState::Open, 1));
+    ground.disk.set_full(false);
+    until_taken(&bench).await;
 }
 
 /// It was parked without a look, because a look may write. Nothing ever fed its queue again, so it waited
