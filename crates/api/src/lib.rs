@@ -4,6 +4,8 @@
 //! business of the rules; here is only how it is spelled. [`json`] holds the strictness that every request
 //! body meets.
 
+#![warn(missing_docs)]
+
 pub mod admin;
 pub mod batch;
 pub mod error;

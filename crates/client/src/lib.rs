@@ -1,4 +1,5 @@
 #![doc = include_str!("../../../docs/sdk.md")]
+#![warn(missing_docs)]
 
 mod backoff;
 mod batch;

@@ -6,6 +6,8 @@
 //! Start with [`task`] (the states and the guards), then [`retry`] (what a failed attempt leads to),
 //! then [`store`] (what any storage has to promise).
 
+#![warn(missing_docs)]
+
 pub mod attempt;
 pub mod audit;
 pub mod batch;

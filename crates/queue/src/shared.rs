@@ -17,16 +17,20 @@ pub type Hearer = Arc<dyn Fn(Option<&str>) + Send + Sync>;
 /// The bucket of one caller in one scope.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bucket {
+    /// What is counted: callers have a bucket for each scope.
     pub scope: &'static str,
     /// A hash that stands for the caller.
     pub caller: [u8; 32],
+    /// How fast the bucket fills.
     pub per_second: f64,
+    /// How many requests may come at once.
     pub capacity: u32,
 }
 
 /// Subscriptions of which one at most is told that a queue has filled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lot {
+    /// Which of the members.
     pub pick: Pick,
     /// In the order of their creation.
     pub members: Vec<Arc<Subscription>>,

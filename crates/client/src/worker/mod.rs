@@ -186,21 +186,21 @@ impl Worker {
     }
 
     /// Takes tasks of the first command with work, in the order in which handlers were added. The others wait, for
-    /// ever if need be. Unless told, every claim draws the order anew, so that all commands get their share.
+    /// ever if need be. By default every claim draws a new order, so that all commands get their share.
     pub fn strict(mut self) -> Worker {
         self.is_strict = true;
         self
     }
 
-    /// How often a command comes first compared with the others, from 1 to 100: 1 unless told. A strict worker has
+    /// How often a command comes first compared with the others, from 1 to 100 (default: 1). A strict worker has
     /// no weights.
     pub fn weight(mut self, command: impl AsRef<str>, weight: u8) -> Worker {
         self.weights.insert(command.as_ref().trim().to_ascii_lowercase(), weight);
         self
     }
 
-    /// The name under which the worker holds its leases and is listed, 1 to 128 visible ASCII characters: host and
-    /// process unless told.
+    /// The name under which the worker holds its leases and is listed, 1 to 128 visible ASCII characters (default: host
+    /// and process).
     pub fn worker_id(mut self, id: impl Into<String>) -> Worker {
         self.worker_id = id.into();
         self

@@ -1,0 +1,98 @@
+use super::Refusal;
+
+/// One of each; the match in `code` makes sure that a new one is not forgotten there.
+fn all() -> Vec<Refusal> {
+    vec![
+        Refusal::NotFound,
+        Refusal::Cancelled,
+        Refusal::LeaseLost,
+        Refusal::NotInProgress,
+        Refusal::NotOwner,
+        Refusal::AlreadyTerminal,
+        Refusal::NotDead,
+        Refusal::NotDelayed,
+        Refusal::UniqueConflict,
+        Refusal::InvalidBody,
+        Refusal::InvalidCommand,
+        Refusal::InvalidWebhookUrl,
+        Refusal::RunAtTooFar,
+        Refusal::DelayNegative,
+        Refusal::DelayTooLong,
+        Refusal::IdempotencyKeyTooLong,
+        Refusal::IdempotencyKeysDiffer,
+        Refusal::InvalidHeaders,
+        Refusal::InvalidLane,
+        Refusal::InvalidTags,
+        Refusal::InvalidUnique("'key' must have 1 to 255 bytes"),
+        Refusal::InvalidExpiry("'expiresAt' may be at most 366 days ahead"),
+        Refusal::InvalidMaxRun,
+        Refusal::ProgressTooLarge,
+        Refusal::CheckpointTooLarge,
+        Refusal::InvalidGrace,
+        Refusal::RefundWithoutDelay,
+        Refusal::PayloadTooLarge,
+        Refusal::InvalidStatus,
+        Refusal::ResultRequired,
+        Refusal::ErrorRequired,
+        Refusal::InvalidArtifact("too many artifacts (max 16)".into()),
+        Refusal::InvalidSubscription("groupId is required"),
+        Refusal::SubscriptionNotFound,
+        Refusal::InvalidTopic { field: "maxAttempts", message: "must be between 1 and 100" },
+        Refusal::DeliveryNotFound,
+        Refusal::InvalidRunAt,
+        Refusal::BatchTooLarge(100),
+        Refusal::CountTooLarge(100),
+        Refusal::WorkerIdRequired,
+        Refusal::InvalidOrder,
+        Refusal::InvalidWeights,
+        Refusal::WeightsWithoutFair,
+        Refusal::InvalidWorker("Codeq-Worker (1 to 128 visible ASCII characters)"),
+        Refusal::InvalidClock("it does not go back"),
+        Refusal::EventTypeNotAllowed,
+        Refusal::GroupNotAllowed,
+        Refusal::ResultNotFound,
+        Refusal::ArtifactNotFound,
+        Refusal::InvalidBefore,
+        Refusal::TopicNotFound("acme.orders".into()),
+        Refusal::DeletionPolicyRequired,
+        Refusal::InvalidCursor,
+        Refusal::InvalidFilter("unknown status \"GONE\"".into()),
+        Refusal::ConfirmRequired,
+        Refusal::OperationNotFound,
+        Refusal::TooManyWaiting(100_000),
+        Refusal::TooManyOperations(16),
+        Refusal::TooManySubscriptions(1000),
+        Refusal::NotSupported("unique keys"),
+        Refusal::BackupElsewhere,
+        Refusal::InvalidSchedule { field: "cron", message: "the plan never fires".into() },
+        Refusal::ScheduleNotFound,
+        Refusal::ScheduleCommandFixed,
+        Refusal::TooManySchedules(1000),
+        Refusal::InvalidPolicy { field: "rate.limit".into(), message: "is required".into() },
+        Refusal::PolicyNotFound,
+        Refusal::TooManyPolicies(10_000),
+        Refusal::QueueNotEmpty,
+        Refusal::QueueFull,
+        Refusal::InvalidHold("use lane or queue"),
+        Refusal::PayloadInvalid { field: "/a".into(), message: "\"x\" is not a number".into() },
+        Refusal::InvalidAfter("at most 100 ids"),
+        Refusal::UnknownDependency("x".into()),
+        Refusal::InvalidBatch { field: "name", message: "at most 128 bytes, no control characters" },
+        Refusal::BatchNotFound,
+        Refusal::BatchClosed,
+        Refusal::TooManyBatches(1000),
+        Refusal::IdempotencyKeyTaken,
+        Refusal::IdNotKept,
+    ]
+}
+
+#[test]
+fn every_refusal_is_documented_with_its_code() {
+    let page = include_str!("../../../../docs/errors.md");
+    for refusal in all() {
+        let code = refusal.code();
+        assert!(page.contains(&format!("| `{code}` |")), "docs/errors.md lacks {code}");
+        assert!(code.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{code}");
+        assert!(!refusal.to_string().is_empty());
+    }
+}
