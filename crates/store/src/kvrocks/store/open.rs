@@ -9,10 +9,12 @@ use crate::kvrocks::context::spread;
 use crate::kvrocks::coordination::events::EventSink;
 use crate::kvrocks::coordination::presence::Presence;
 use crate::kvrocks::coordination::signal::{Publisher, hear};
-use crate::kvrocks::coordination::waiting::{ClaimSource, WaitingClaims, Watchers};
+use crate::kvrocks::coordination::waiting::{ClaimSource, WaitingClaims};
+use crate::kvrocks::coordination::watchers::Watchers;
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::cluster::slot_of;
 use crate::kvrocks::redis::connection::Target;
+use crate::kvrocks::redis::master::follow_switches;
 use crate::kvrocks::redis::reach::{Reached, line, reach_all};
 use crate::kvrocks::redis::replication::Replication;
 use crate::kvrocks::redis::script::Names;
@@ -63,7 +65,8 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
     keeper.note_layout().await;
     keeper.look_for_former_places().await;
     let (claims, serving) = (teller.claims.clone(), keeper.clone());
-    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone()));
+    let gate = keeper.home().server.gate.clone();
+    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone(), gate));
     // What happens from here on is heard, unless the server is too slow to say so.
     let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
     tokio::spawn(async move { claims.serve(serving as Arc<dyn ClaimSource>).await });
@@ -236,6 +239,7 @@ async fn open_shards(
         let (carrier, keyspace) = (carrier.clone(), lines.len());
         let nudge: Nudge = Arc::new(move || carrier.nudge(keyspace));
         let writer = Writer::start(writes.clone(), scripts.clone(), replication, (tell, nudge));
+        tokio::spawn(follow_switches(Arc::downgrade(&gate), target.clone()));
         tokio::spawn(gate.clone().watch(target, Keys::new(&name, options.cluster)));
         let server = Arc::new(Server::new((reads, writes), gate, scripts));
         lines.insert(place(options, &name), (writer, server));
