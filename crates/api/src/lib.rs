@@ -14,6 +14,7 @@ pub mod explain;
 pub mod grpc;
 pub mod history;
 pub mod json;
+mod object;
 pub mod operation;
 pub mod policy;
 pub mod schedule;

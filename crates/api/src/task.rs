@@ -1,6 +1,7 @@
 //! Tasks: how they are created and how they are shown.
 
 use crate::is_zero;
+use crate::object::object;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -46,7 +47,7 @@ pub struct CreateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     /// At most one task of the command with this key.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueBody>,
     /// The task fails if nobody has claimed it within this time.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,14 +1,11 @@
 //! What workers send: claims, reports and results.
 
+use crate::object::objects;
 use crate::task::{ResultRecord, Task};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 /// What a worker asks for when it claims one task.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -228,32 +225,6 @@ pub struct SubmitBody<'a> {
     /// Refused if it is not the current attempt; absent: not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
-}
-
-/// Reads a list of objects. Derived readers would take an array of an object's fields in order, too.
-fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<T>>, D::Error> {
-    struct Object<T>(T);
-    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
-            deserializer.deserialize_map(Fields(PhantomData))
-        }
-    }
-    struct Fields<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-        type Value = Object<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(map)).map(Object)
-        }
-    }
-    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
-    Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
 }
 
 /// Which task an item of a batch is about, whatever else is wrong with it.

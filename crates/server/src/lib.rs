@@ -131,6 +131,8 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         return Err(ServeError::Init(error.to_string()));
     }
     let policies = broker.shared().map(|_| tokio::spawn(broker.clone().keep_loading_policies()));
+    broker.hear_stops();
+    let workers = broker.shared().map(|_| tokio::spawn(broker.clone().keep_telling_workers()));
     let announcing = broker.shared().map(|shared| {
         feed.join(shared);
         tokio::spawn(feed.keep_announcing())
@@ -175,7 +177,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     if let Some(directory) = charts {
         history::save(app.history.clone(), directory).await;
     }
-    for task in [policies, announcing].into_iter().flatten() {
+    for task in [policies, workers, announcing].into_iter().flatten() {
         task.abort();
     }
     drop(scraped);

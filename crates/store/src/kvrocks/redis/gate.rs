@@ -3,6 +3,7 @@
 
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::connection::{Command, Probe, REPLICA, Reply, Target};
+use crate::kvrocks::redis::master::{follow_switches, locate};
 use crate::kvrocks::redis::reply::{count, list, string};
 use codeq_queue::store::ServerView;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,6 +118,7 @@ impl Gate {
 
     /// Looks for ever whether the server is silent, and now and then how it is.
     pub async fn watch(self: Arc<Self>, target: Target, keys: Keys) {
+        tokio::spawn(follow_switches(Arc::downgrade(&self), target.clone()));
         let (mut line, mut surveyed): (Option<Probe>, Option<Instant>) = (None, None);
         let mut located = Instant::now();
         while Arc::strong_count(&self) > 1 {
@@ -149,7 +151,7 @@ impl Gate {
 
     /// Whoever was master may have been cut off from the Sentinels, which have chosen another one, and go on to serve.
     async fn look_for_master(self: &Arc<Self>, target: &Target) {
-        if let Ok(address) = crate::kvrocks::redis::master::locate(target).await {
+        if let Ok(address) = locate(target).await {
             self.follow(target, &address);
         }
     }

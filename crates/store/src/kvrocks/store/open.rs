@@ -14,7 +14,6 @@ use crate::kvrocks::coordination::watchers::Watchers;
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::cluster::slot_of;
 use crate::kvrocks::redis::connection::Target;
-use crate::kvrocks::redis::master::follow_switches;
 use crate::kvrocks::redis::reach::{Reached, line, reach_all};
 use crate::kvrocks::redis::replication::Replication;
 use crate::kvrocks::redis::script::Names;
@@ -239,7 +238,6 @@ async fn open_shards(
         let (carrier, keyspace) = (carrier.clone(), lines.len());
         let nudge: Nudge = Arc::new(move || carrier.nudge(keyspace));
         let writer = Writer::start(writes.clone(), scripts.clone(), replication, (tell, nudge));
-        tokio::spawn(follow_switches(Arc::downgrade(&gate), target.clone()));
         tokio::spawn(gate.clone().watch(target, Keys::new(&name, options.cluster)));
         let server = Arc::new(Server::new((reads, writes), gate, scripts));
         lines.insert(place(options, &name), (writer, server));
@@ -356,6 +354,7 @@ fn assemble(
         stepped_to: tokio::sync::Mutex::new(Time::ZERO),
         trouble: Mutex::default(),
         former: Former::default(),
+        known_policies: tokio::sync::Mutex::default(),
         rate_servers: Servers::default(),
         watch: Mutex::default(),
         carrier,
