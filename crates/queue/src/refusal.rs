@@ -274,6 +274,9 @@ pub enum Refusal {
     /// An import whose id this store cannot keep.
     #[error("the id cannot be kept by this store")]
     IdNotKept,
+    /// Not a refusal: this item failed while others did not, because they are on servers of their own.
+    #[error("{0}")]
+    Failed(Failure),
 }
 
 impl Refusal {
@@ -354,6 +357,7 @@ impl Refusal {
             Refusal::TooManyBatches(_) => "too_many_batches",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
+            Refusal::Failed(_) => "storage_unavailable",
         }
     }
 }

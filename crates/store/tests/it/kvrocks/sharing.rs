@@ -3,7 +3,9 @@
 use super::ground::{keyspace, open, options};
 use super::instances::pair;
 use super::server::Server;
+use super::verbs::{claim, create, done, named, now};
 use codeq_queue::shared::{Bucket, Lot, Pick};
+use codeq_queue::store::{ResultLookup, Wait};
 use codeq_queue::subscription::{DeliveryMode, Subscription};
 use codeq_queue::{Failure, QueueKey, Shared, Store, Time};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
@@ -197,4 +199,37 @@ async fn a_server_of_limits_that_is_slow_is_not_waited_for() {
         assert_eq!(shared(&store).take_token(bucket()).await.unwrap(), Ok(()), "late, and waited for");
     }
     assert!(shared(&store).take_token(bucket()).await.is_err(), "from now on it is not");
+}
+
+/// Every end of a task was published, whether or not anybody waited for one.
+#[tokio::test]
+async fn ends_are_published_only_while_somebody_waits_for_results() {
+    let server = Server::start(&[]);
+    let backend = Backend { address: server.address(), ..Backend::default() };
+    let timing = Timing::Running { sweep_interval: Duration::from_secs(3600) };
+    let store = || open(KvrocksOptions { timing, ..options(backend.clone()) });
+    let (worker, producer) = (store(), store());
+    super::round_trips::settled(&worker).await;
+    for _ in 0..22 {
+        create(&*worker, "render").await.unwrap();
+    }
+    let lent = claim(&*worker, "render", 22).await;
+    let published = || {
+        let stats = server.ask("INFO commandstats");
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_publish:")).unwrap_or("calls=0,");
+        line.split("calls=").nth(1).unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = published();
+    for task in &lent[..20] {
+        worker.submit(vec![done(task)]).await.unwrap().remove(0).unwrap();
+    }
+    assert!(published() - before <= 2, "{} messages for nobody", published() - before);
+    // Somebody waits: from when that was heard, ends are told.
+    for (task, is_heard) in lent[20..].iter().zip([false, true]) {
+        let waiting = tokio::spawn(producer.result(named(task), Wait::Until(now().plus_seconds(20))));
+        let before = published();
+        worker.submit(vec![done(task)]).await.unwrap().remove(0).unwrap();
+        assert!(matches!(waiting.await.unwrap(), Ok(ResultLookup::Done { .. })));
+        assert!(!is_heard || published() > before, "it was not told");
+    }
 }
