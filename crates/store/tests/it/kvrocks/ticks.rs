@@ -154,30 +154,20 @@ macro_rules! sit {
     };
 }
 
-/// Spread shards have fixed names, so the cases come one after the other. Some of each kind: the others are sat over spread
+/// Spread shards have fixed names, so the cases come one after the other. One of each kind: the others are sat over spread
 /// shards of one server, and in a cluster without them.
 #[tokio::test]
 async fn the_spread_shards_of_a_cluster_pass_the_exam() {
     sit! {
         stopping {
-            a_task_that_nobody_claims_in_time_fails,
             a_cancel_with_grace_lets_the_owner_finish,
-            a_cancelled_task_ends_at_its_deadline,
-            checkpoints_reach_the_next_attempt_and_progress_who_asks,
-            cancels_checkpoints_and_expiries_are_kept,
         }
         unique {
             a_second_create_finds_the_holder_until_it_ends,
-            a_key_until_the_start_is_free_after_the_first_claim,
-            a_later_create_replaces_what_nobody_has_claimed,
-            a_later_create_cancels_the_holder,
             unique_keys_and_replaced_payloads_are_kept,
         }
         schedules {
             every_tick_makes_a_task,
-            a_tick_is_skipped_while_the_task_before_lives,
-            a_trigger_makes_a_task_besides_the_plan,
-            a_deleted_schedule_does_not_tick,
             schedules_are_found_again_after_reopening,
         }
     }
