@@ -156,7 +156,7 @@ mod tests {
         let (one, two) = (Presence::new(3), Presence::new(3));
         assert_eq!(one.answers().count(), 0, "it has not said that it listens");
         let said = one.announcement();
-        assert_eq!(one.answers().collect::<Vec<_>>(), [said.clone()]);
+        assert_eq!(one.answers().collect::<Vec<_>>(), std::slice::from_ref(&said));
         for presence in [&one, &two] {
             presence.heard_of(said.strip_prefix("l ").unwrap());
         }
