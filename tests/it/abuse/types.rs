@@ -68,11 +68,6 @@ fn bodies() -> Vec<Body> {
         ),
         body(by_id("heartbeat"), json!({}), &[("extendSeconds", Int), ("attempt", Int)]),
         body(by_id("abandon"), json!({}), &[("attempt", Int), ("refund", Bool)]),
-        body(
-            by_id("nack"),
-            json!({}),
-            &[("delaySeconds", Int), ("reason", Text), ("attempt", Int), ("refund", Bool), ("hold", Text)],
-        ),
         body(by_id("result"), json!({"status": "COMPLETED", "result": {}}), SUBMIT),
         body(
             "/v1/codeq/tasks/batch/results".into(),
@@ -111,10 +106,15 @@ fn bodies() -> Vec<Body> {
     ]
 }
 
-/// Of cancels, batches and schedules.
+/// Of nacks, cancels, batches and schedules.
 fn bodies_of_flow() -> Vec<Body> {
     let body = |path: String, good, fields| Body { method: "POST", path, good, fields };
     vec![
+        body(
+            format!("/v1/codeq/tasks/{NOBODY}/nack"),
+            json!({}),
+            &[("delaySeconds", Int), ("reason", Text), ("attempt", Int), ("refund", Bool), ("hold", Text)],
+        ),
         body(
             format!("/v1/codeq/tasks/{NOBODY}/cancel"),
             json!({}),
