@@ -1,43 +1,48 @@
 //! The embedded store in a process of its own, killed again and again at random moments.
 
 use codeq_queue::store::{Claim, Report, ResultLookup, Submit, TaskRef, Wait};
-use codeq_queue::{Commands, Outcome, Owner, Store, TaskId, TaskStatus, Time};
+use codeq_queue::{Commands, Outcome, Owner, Store, TaskId, TaskStatus};
+use codeq_store::Rules;
 use codeq_store::local::{self, LocalOptions};
 use codeq_store::testing::campaign::sized;
-use codeq_store::{Clock, SystemClock};
 use codeq_tests::ledger::{Ledger, Line};
-use codeq_tests::{TENANT, rules};
+use codeq_tests::{Later, TENANT, brief_rules, rules};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The wall clock, so many milliseconds later.
-struct Later(AtomicU64);
-
-impl Later {
-    fn move_on(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
-    }
+/// How a campaign goes.
+#[derive(Clone, Copy)]
+struct Course {
+    shards: u32,
+    rounds: usize,
+    seed: u64,
+    /// The largest batch of creates.
+    most: usize,
+    /// What has ended goes while others are worked on; ten seconds pass between two rounds.
+    is_brief: bool,
 }
 
-impl Clock for Later {
-    fn now(&self) -> Time {
-        SystemClock.now().plus(Duration::from_millis(self.0.load(Ordering::Relaxed)))
+impl Course {
+    fn rules(&self) -> Rules {
+        if self.is_brief { brief_rules() } else { rules() }
     }
 }
 
 /// Lets a laborer work for a random while, kills it, and notes what it said.
-fn round(directory: &Path, shards: u32, most: usize, random: &mut SmallRng, ledger: &mut Ledger) {
+fn round(directory: &Path, course: Course, number: usize, random: &mut SmallRng, ledger: &mut Ledger) {
+    let ahead = if course.is_brief { number * 10 } else { 0 };
     let mut laborer = Command::new(env!("CARGO_BIN_EXE_codeq-laborer"))
         .arg(directory)
-        .arg(shards.to_string())
+        .arg(course.shards.to_string())
         .arg(random.random::<u32>().to_string())
-        .arg(most.to_string())
+        .arg(course.most.to_string())
+        .arg(ahead.to_string())
+        .arg(if course.is_brief { "brief" } else { "lasting" })
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -62,8 +67,8 @@ fn round(directory: &Path, shards: u32, most: usize, random: &mut SmallRng, ledg
     killer.join().unwrap();
 }
 
-/// Compares every acknowledged task with the reopened store.
-async fn compare(store: &dyn Store, ledger: &mut Ledger) {
+/// Compares every acknowledged task with the reopened store; what has ended may be gone if its retention is brief.
+async fn compare(store: &dyn Store, is_brief: bool, ledger: &mut Ledger) {
     let ids: Vec<String> = ledger.accounts.keys().cloned().collect();
     for chunk in ids.chunks(500) {
         let refs = chunk.iter().map(|id| TaskRef { tenant: TENANT.into(), id: TaskId::parse(id).unwrap() });
@@ -71,6 +76,9 @@ async fn compare(store: &dyn Store, ledger: &mut Ledger) {
         for (id, task) in chunk.iter().zip(found) {
             let account = &ledger.accounts[id];
             let Some(task) = task else {
+                if is_brief && (account.is_done || account.may_be_done) {
+                    continue;
+                }
                 ledger.wrongs.push(format!("{id} is lost: {account:?}"));
                 continue;
             };
@@ -121,19 +129,18 @@ async fn drain(store: &dyn Store, ledger: &mut Ledger) -> usize {
 
 /// An hour later every lease is over, and another one later every backoff: everything left must be
 /// claimable, then done.
-async fn settle(directory: &Path, shards: u32, ledger: &mut Ledger) {
+async fn settle(directory: &Path, course: Course, ledger: &mut Ledger) {
     let hour = Duration::from_secs(3600);
-    let clock = Arc::new(Later(AtomicU64::new(0)));
-    clock.move_on(hour);
+    let clock = Arc::new(Later::by(hour));
     let options = LocalOptions {
-        rules: rules(),
-        shards,
+        rules: course.rules(),
+        shards: course.shards,
         clock: clock.clone(),
         segment_bytes: 8 << 20,
         ..LocalOptions::new(directory)
     };
     let store = local::open(options).unwrap();
-    compare(&*store, ledger).await;
+    compare(&*store, course.is_brief, ledger).await;
     ledger.all_leases_ran_out();
     while !is_over(&*store).await {
         drain(&*store, ledger).await;
@@ -142,7 +149,8 @@ async fn settle(directory: &Path, shards: u32, ledger: &mut Ledger) {
     for (id, account) in &ledger.accounts {
         let task = TaskRef { tenant: TENANT.into(), id: TaskId::parse(id).unwrap() };
         let found = store.result(task, Wait::No).await.unwrap();
-        if !matches!(found, ResultLookup::Done { .. }) {
+        let is_gone = course.is_brief && found == ResultLookup::NotFound;
+        if !is_gone && !matches!(found, ResultLookup::Done { .. }) {
             ledger.wrongs.push(format!("{id} is stuck: {found:?} {account:?}"));
         }
     }
@@ -154,15 +162,15 @@ async fn is_over(store: &dyn Store) -> bool {
     queues.iter().all(|queue| queue.ready_total() + queue.delayed + queue.in_progress == 0)
 }
 
-/// `most`: the largest batch of creates.
-async fn campaign(shards: u32, rounds: usize, seed: u64, most: usize) {
+async fn campaign(course: Course) {
+    let Course { rounds, seed, .. } = course;
     let directory = tempfile::tempdir().unwrap();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut ledger = Ledger::default();
-    for _ in 0..rounds {
-        round(directory.path(), shards, most, &mut random, &mut ledger);
+    for number in 0..rounds {
+        round(directory.path(), course, number, &mut random, &mut ledger);
     }
-    settle(directory.path(), shards, &mut ledger).await;
+    settle(directory.path(), course, &mut ledger).await;
     let created = ledger.accounts.values().filter(|account| account.is_created).count();
     println!(
         "{rounds} kills, {} acknowledgements, {created} tasks, {} wrong",
@@ -175,16 +183,23 @@ async fn campaign(shards: u32, rounds: usize, seed: u64, most: usize) {
 
 #[tokio::test]
 async fn kills_lose_nothing_lend_nothing_twice_and_leave_nothing_stuck() {
-    campaign(1, sized(20, 50), 1, 20).await;
+    campaign(Course { shards: 1, rounds: sized(20, 50), seed: 1, most: 20, is_brief: false }).await;
 }
 
 #[tokio::test]
 async fn kills_lose_nothing_with_four_shards() {
-    campaign(4, sized(8, 15), 2, 20).await;
+    campaign(Course { shards: 4, rounds: sized(8, 15), seed: 2, most: 20, is_brief: false }).await;
 }
 
 /// Tasks come faster than they go, so batches of the tables have thousands of new ones.
 #[tokio::test]
 async fn kills_lose_nothing_of_a_heap_that_grows() {
-    campaign(1, sized(8, 20), 3, 2000).await;
+    campaign(Course { shards: 1, rounds: sized(8, 20), seed: 3, most: 2000, is_brief: false }).await;
+}
+
+/// Tables of history are dropped all the time, before kills and after them.
+#[tokio::test]
+async fn kills_lose_nothing_that_lives_while_history_goes() {
+    campaign(Course { shards: 1, rounds: sized(10, 40), seed: 4, most: 20, is_brief: true }).await;
+    campaign(Course { shards: 4, rounds: sized(5, 40), seed: 5, most: 20, is_brief: true }).await;
 }

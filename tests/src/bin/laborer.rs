@@ -1,14 +1,15 @@
 //! A process that works a store as hard as it can and tells its standard output what was acknowledged,
 //! until it is killed.
 //!
-//! Arguments: data directory, shards, seed, the largest batch of creates.
+//! Arguments: data directory, shards, seed, the largest batch of creates, how many seconds its clock is ahead, and `brief`
+//! if what has ended is to go soon: then no task has a key, because keys go with their tasks.
 
 use anyhow::Context;
 use codeq_queue::store::{Abandon, Claim, Nack, Report, Submit, Wait};
 use codeq_queue::{Commands, Outcome, Owner, Store, Task};
 use codeq_store::local::{self, LocalOptions};
 use codeq_tests::ledger::Line;
-use codeq_tests::{TENANT, new_task, rules};
+use codeq_tests::{Later, TENANT, brief_rules, new_task, rules};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::io::Write;
@@ -23,8 +24,15 @@ fn main() -> anyhow::Result<()> {
     let shards: u32 = arguments.next().context("a number of shards")?.parse()?;
     let seed: u64 = arguments.next().context("a seed")?.parse()?;
     let most: usize = arguments.next().context("a number of tasks")?.parse()?;
-    let options =
-        LocalOptions { rules: rules(), shards, segment_bytes: 8 << 20, ..LocalOptions::new(directory) };
+    let ahead: u64 = arguments.next().context("seconds")?.parse()?;
+    let is_brief = arguments.next().as_deref() == Some("brief");
+    let options = LocalOptions {
+        rules: if is_brief { brief_rules() } else { rules() },
+        shards,
+        clock: Arc::new(Later::by(Duration::from_secs(ahead))),
+        segment_bytes: 8 << 20,
+        ..LocalOptions::new(directory)
+    };
     let store: Arc<dyn Store> = local::open(options)?;
     say("open");
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -32,7 +40,7 @@ fn main() -> anyhow::Result<()> {
         let local = tokio::task::LocalSet::new();
         for client in 0..CLIENTS {
             let random = SmallRng::seed_from_u64(seed ^ (client << 32));
-            local.spawn_local(labor(store.clone(), client, most, random));
+            local.spawn_local(labor(store.clone(), client, (most, !is_brief), random));
         }
         local.await;
     });
@@ -44,11 +52,11 @@ fn say(line: impl std::fmt::Display) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-async fn labor(store: Arc<dyn Store>, client: u64, most: usize, mut random: SmallRng) {
+async fn labor(store: Arc<dyn Store>, client: u64, batches: (usize, bool), mut random: SmallRng) {
     let owner = Arc::new(Owner::new("laborer", &format!("{client}-{}", random.random::<u32>())));
     loop {
         let done = if random.random_bool(0.5) {
-            create(&*store, most, &mut random).await
+            create(&*store, batches, &mut random).await
         } else {
             work(&*store, &owner, &mut random).await
         };
@@ -59,11 +67,16 @@ async fn labor(store: Arc<dyn Store>, client: u64, most: usize, mut random: Smal
     }
 }
 
-async fn create(store: &dyn Store, most: usize, random: &mut SmallRng) -> anyhow::Result<()> {
+async fn create(
+    store: &dyn Store,
+    (most, has_keys): (usize, bool),
+    random: &mut SmallRng,
+) -> anyhow::Result<()> {
     let count = if random.random_bool(0.2) { random.random_range(2..most) } else { 1 };
     let tasks: Vec<_> = (0..count)
         .map(|_| {
-            let key = random.random_bool(0.3).then(|| format!("key-{}", random.random_range(0..5000)));
+            let is_keyed = has_keys && random.random_bool(0.3);
+            let key = is_keyed.then(|| format!("key-{}", random.random_range(0..5000)));
             let bytes = if random.random_bool(0.01) { 20_000 } else { random.random_range(2..600) };
             new_task(0, random.random_range(0..3), format!("\"{}\"", "x".repeat(bytes)), key)
         })
