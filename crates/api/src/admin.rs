@@ -186,6 +186,9 @@ pub struct HealthBody<'a> {
     /// Shards whose servers are away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unavailable: Vec<String>,
+    /// Background work that has failed in the last minute and was begun again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<String>,
     /// How far the wall clock is ahead of the time that tasks live by; there while they are apart.
     #[serde(default, rename = "clockAheadSeconds", skip_serializing_if = "Option::is_none")]
     pub clock_ahead_seconds: Option<i64>,
