@@ -126,6 +126,8 @@ pub enum Refusal {
     OperationNotFound,
     #[error("too many calls of the tenant are waiting (max {0})")]
     TooManyWaiting(usize),
+    #[error("calls of the tenant wait for too many queues (max {0})")]
+    TooManyQueueWaits(usize),
     #[error("too many operations are running (max {0})")]
     TooManyOperations(usize),
     #[error("too many subscriptions (max {0})")]
@@ -149,8 +151,12 @@ pub enum Refusal {
     InvalidPolicy { field: String, message: String },
     #[error("the queue has no policy")]
     PolicyNotFound,
+    #[error("too many unique keys that are taken for some time (max {0} bytes)")]
+    TooManyUniqueKeys(usize),
     #[error("too many policies (max {0})")]
     TooManyPolicies(usize),
+    #[error("policies too large together (max {0} bytes)")]
+    PoliciesTooLarge(usize),
     /// The order of tasks that live cannot change.
     #[error("'lanes.ordered' changes only while the queue has no live task")]
     QueueNotEmpty,
@@ -236,7 +242,7 @@ impl Refusal {
             Refusal::InvalidFilter(_) => "invalid_filter",
             Refusal::ConfirmRequired => "confirm_required",
             Refusal::OperationNotFound => "operation_not_found",
-            Refusal::TooManyWaiting(_) => "too_many_waiting",
+            Refusal::TooManyWaiting(_) | Refusal::TooManyQueueWaits(_) => "too_many_waiting",
             Refusal::TooManyOperations(_) => "too_many_operations",
             Refusal::TooManySubscriptions(_) => "too_many_subscriptions",
             Refusal::NotSupported(_) => "not_supported",
@@ -247,7 +253,8 @@ impl Refusal {
             Refusal::TooManySchedules(_) => "too_many_schedules",
             Refusal::InvalidPolicy { .. } => "invalid_policy",
             Refusal::PolicyNotFound => "policy_not_found",
-            Refusal::TooManyPolicies(_) => "too_many_policies",
+            Refusal::TooManyUniqueKeys(_) => "too_many_unique_keys",
+            Refusal::TooManyPolicies(_) | Refusal::PoliciesTooLarge(_) => "too_many_policies",
             Refusal::QueueNotEmpty => "queue_not_empty",
             Refusal::QueueFull => "queue_full",
             Refusal::InvalidHold(_) => "invalid_hold",
@@ -354,6 +361,7 @@ mod tests {
             Refusal::ConfirmRequired,
             Refusal::OperationNotFound,
             Refusal::TooManyWaiting(100_000),
+            Refusal::TooManyQueueWaits(200_000),
             Refusal::TooManyOperations(16),
             Refusal::TooManySubscriptions(1000),
             Refusal::NotSupported("unique keys"),
@@ -364,7 +372,9 @@ mod tests {
             Refusal::TooManySchedules(1000),
             Refusal::InvalidPolicy { field: "rate.limit".into(), message: "is required".into() },
             Refusal::PolicyNotFound,
+            Refusal::TooManyUniqueKeys(1000),
             Refusal::TooManyPolicies(10_000),
+            Refusal::PoliciesTooLarge(64 << 20),
             Refusal::QueueNotEmpty,
             Refusal::QueueFull,
             Refusal::InvalidHold("use lane or queue"),

@@ -13,6 +13,7 @@ mod events;
 pub mod grpc;
 mod history;
 pub mod http;
+mod lengthy;
 mod memory;
 mod metrics;
 pub mod rate;

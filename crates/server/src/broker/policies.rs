@@ -1,6 +1,7 @@
 //! Queue policies: what operators put, and what of it concerns a create before the store sees it.
 
 use super::{Broker, Error};
+use crate::lengthy;
 use codeq_queue::policy::{Hold, LaneStats, SchemaMode};
 use codeq_queue::queue::check_command;
 use codeq_queue::{NewTask, Policies, QueueKey, QueuePolicy, Refusal, StoredPolicy, Time, limits};
@@ -18,6 +19,8 @@ type Mark = (u64, Time);
 
 /// What creates need to know of a policy.
 struct CreateRule {
+    /// Regular expressions in the schema.
+    patterns: usize,
     schema: Option<Validator>,
     mode: SchemaMode,
     max_attempts: Option<u32>,
@@ -52,7 +55,8 @@ impl CreateRules {
             let same = known.get(&queue).filter(|(known, _)| *known == mark).map(|(_, rule)| rule.clone());
             let rule = match same {
                 Some(rule) => Some(rule),
-                None => create_rule(&stored.policy)?.map(Arc::new),
+                // What was taken before there was a bound goes on.
+                None => create_rule(&stored.policy, None)?.map(Arc::new),
             };
             next.extend(rule.map(|rule| (queue, (mark, rule))));
         }
@@ -71,6 +75,26 @@ impl CreateRules {
         }
         let queue = QueueKey::new(&task.body.tenant, &task.body.command);
         rules.get(&queue).map(|(_, rule)| rule.clone())
+    }
+
+    /// Refuses a rule with which the tenant would have too many expressions.
+    fn check_patterns(&self, queue: &QueueKey, rule: Option<&CreateRule>) -> Result<(), Refusal> {
+        let Some(patterns) = rule.map(|rule| rule.patterns).filter(|patterns| *patterns > 0) else {
+            return Ok(());
+        };
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let others = rules.iter().filter(|(key, _)| key.tenant == queue.tenant && *key != queue);
+        let others: usize = others.map(|(_, (_, rule))| rule.patterns).sum();
+        match others + patterns > limits::SCHEMA_PATTERNS {
+            true => Err(Refusal::InvalidPolicy {
+                field: "payloadSchema".into(),
+                message: format!(
+                    "the schemas of a tenant have at most {} patterns together",
+                    limits::SCHEMA_PATTERNS
+                ),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a payload that its queue does not take.
@@ -99,24 +123,51 @@ impl CreateRules {
     }
 }
 
-fn create_rule(policy: &QueuePolicy) -> Result<Option<CreateRule>, Refusal> {
+/// What a policy says of creates; each of its expressions may take so many bytes.
+fn create_rule(policy: &QueuePolicy, most: Option<usize>) -> Result<Option<CreateRule>, Refusal> {
     if policy.payload_schema.is_none() && policy.max_attempts.is_none() {
         return Ok(None);
     }
-    let schema = policy.payload_schema.as_deref().map(read_schema).transpose()?;
-    Ok(Some(CreateRule { schema, mode: policy.schema_mode, max_attempts: policy.max_attempts }))
+    let read = policy.payload_schema.as_deref().map(|text| read_schema(text, most)).transpose()?;
+    let (patterns, schema) = read.map_or((0, None), |(patterns, schema)| (patterns, Some(schema)));
+    Ok(Some(CreateRule { patterns, schema, mode: policy.schema_mode, max_attempts: policy.max_attempts }))
 }
 
-/// Expressions are matched in time that grows with the text only; nothing is fetched from elsewhere.
-fn read_schema(text: &str) -> Result<Validator, Refusal> {
+/// A schema and how many expressions it has. They are matched in time that grows with the text only, and take little
+/// memory; nothing is fetched from elsewhere.
+fn read_schema(text: &str, most: Option<usize>) -> Result<(usize, Validator), Refusal> {
     let invalid = |message: String| {
         let message = limits::cut(&message, 512).to_owned();
         Refusal::InvalidPolicy { field: "payloadSchema".into(), message }
     };
     let schema = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
-    let options = jsonschema::draft202012::options();
-    let options = options.with_pattern_options(PatternOptions::regex());
-    options.build(&schema).map_err(|error| invalid(format!("is no usable JSON Schema: {error}")))
+    let patterns = patterns(&schema);
+    let mut regex = PatternOptions::regex();
+    if let Some(most) = most {
+        if patterns > limits::SCHEMA_PATTERNS {
+            return Err(invalid(format!("has more than {} patterns", limits::SCHEMA_PATTERNS)));
+        }
+        regex = regex.size_limit(most).dfa_size_limit(most);
+    }
+    let options = jsonschema::draft202012::options().with_pattern_options(regex);
+    let built = options.build(&schema).map_err(|error| invalid(format!("is no usable JSON Schema: {error}")));
+    Ok((patterns, built?))
+}
+
+/// Expressions in a schema, wherever they are: what only looks like one counts as well.
+fn patterns(schema: &serde_json::Value) -> usize {
+    match schema {
+        serde_json::Value::Object(fields) => {
+            let own = fields.iter().map(|(name, value)| match (name.as_str(), value) {
+                ("pattern", serde_json::Value::String(_)) => 1,
+                ("patternProperties", serde_json::Value::Object(named)) => named.len(),
+                _ => 0,
+            });
+            own.sum::<usize>() + fields.values().map(patterns).sum::<usize>()
+        }
+        serde_json::Value::Array(items) => items.iter().map(patterns).sum(),
+        _ => 0,
+    }
 }
 
 fn check_payload(schema: &Validator, payload: &str) -> Result<(), Refusal> {
@@ -164,7 +215,9 @@ impl Broker {
             let message = format!("must have at most {} bytes", limits::POLICY_BYTES);
             return Err(Refusal::InvalidPolicy { field: String::new(), message }.into());
         }
-        let rule = create_rule(&QueuePolicy::read(policy)?)?;
+        let policy = QueuePolicy::read(policy)?;
+        let rule = lengthy::aside(|| create_rule(&policy, Some(limits::SCHEMA_PATTERN_BYTES)))?;
+        self.create_rules.check_patterns(&queue, rule.as_ref())?;
         let stored = store.put_policy(queue.clone(), text.into()).await??;
         self.create_rules.set(queue, (stored.version, stored.updated_at), rule);
         Ok(stored)
@@ -215,9 +268,12 @@ impl Broker {
 mod tests {
     use super::*;
 
+    const MOST: Option<usize> = Some(limits::SCHEMA_PATTERN_BYTES);
+
     #[test]
     fn a_payload_is_checked_and_told_by_its_pointer() {
-        let schema = read_schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#).unwrap();
+        let (_, schema) =
+            read_schema(r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#, MOST).unwrap();
         assert_eq!(check_payload(&schema, r#"{"n":1}"#), Ok(()));
         let refused = check_payload(&schema, r#"{"n":"x"}"#);
         assert!(
@@ -236,15 +292,44 @@ mod tests {
             r#"{"pattern":"("}"#,
             r#"{"pattern":"(a)\\1"}"#,
         ] {
-            let read = read_schema(bad).map(|_| ());
+            let read = read_schema(bad, MOST).map(|_| ());
             assert!(matches!(read, Err(Refusal::InvalidPolicy { .. })), "{bad}");
         }
+    }
+
+    /// A schema of 64 KiB could have thousands of expressions that take ten megabytes each.
+    #[test]
+    fn expressions_of_a_tenant_are_few_and_small() {
+        let heavy = read_schema(r#"{"pattern":"(\\p{L}{100}){100}"}"#, MOST).map(|_| ());
+        assert!(matches!(heavy, Err(Refusal::InvalidPolicy { .. })), "it is too large when it is compiled");
+        assert!(
+            read_schema(r#"{"pattern":"^[\\w.+-]{1,64}@[\\w-]{1,63}(\\.[\\w-]{1,63}){1,3}$"}"#, MOST).is_ok()
+        );
+        let many = |count: usize| {
+            let named = vec![r#"{"pattern":"a","patternProperties":{"b":true}}"#; count / 2].join(",");
+            QueuePolicy::parse(&format!("{{\"payloadSchema\":{{\"allOf\":[{named}]}}}}")).expect("a policy")
+        };
+        assert!(create_rule(&many(limits::SCHEMA_PATTERNS + 2), MOST).is_err());
+        let rules = CreateRules::default();
+        let queue = |tenant: &str, command: &str| QueueKey::new(tenant, command);
+        let half = || create_rule(&many(limits::SCHEMA_PATTERNS / 2 + 1), MOST).expect("a schema");
+        rules.set(queue("acme", "a"), (1, Time::ZERO), half());
+        rules.set(queue("acme", "b"), (1, Time::ZERO), half());
+        let check = |tenant: &str, command: &str, count: usize| {
+            rules.check_patterns(
+                &queue(tenant, command),
+                create_rule(&many(count), MOST).expect("a schema").as_ref(),
+            )
+        };
+        assert!(check("acme", "c", 2).is_err());
+        assert_eq!((check("acme", "b", 2), check("globex", "c", 2)), (Ok(()), Ok(())));
+        assert_eq!(rules.check_patterns(&queue("acme", "c"), None), Ok(()));
     }
 
     /// An expression that makes others go back and forth takes no time here.
     #[test]
     fn expressions_are_matched_in_linear_time() {
-        let schema = read_schema(r#"{"pattern":"^(a+)+$"}"#).unwrap();
+        let (_, schema) = read_schema(r#"{"pattern":"^(a+)+$"}"#, MOST).unwrap();
         let payload = format!("\"{}!\"", "a".repeat(100_000));
         assert!(check_payload(&schema, &payload).is_err());
     }
