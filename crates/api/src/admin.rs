@@ -2,7 +2,9 @@
 
 use crate::task::{ResultRecord, Task, UniqueBody};
 use crate::work::WorkerInfo;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 pub use crate::operation::{OperationBody, OperationPage};
@@ -335,11 +337,19 @@ pub struct RequeueBody {
 }
 
 /// A line of an export: a task, with what listings do not show.
-#[derive(Serialize, Deserialize, Clone, Debug)]
+#[derive(Serialize, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedTask<'a> {
-    #[serde(borrow, flatten)]
+    #[serde(flatten)]
     pub task: Task<'a>,
+    #[serde(flatten)]
+    pub more: ExportedMore<'a>,
+}
+
+/// What a line of an export says besides the task.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedMore<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<Cow<'a, str>>,
     /// When a delayed task becomes ready.
@@ -355,6 +365,17 @@ pub struct ExportedTask<'a> {
     pub on_dependency_failure: Option<String>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultRecord<'a>>,
+}
+
+/// Reads the line twice, instead of keeping every field of it until it is known whose it is: a line may be as large as a
+/// result, and its unknown fields would take many times their size.
+impl<'de: 'a, 'a> Deserialize<'de> for ExportedTask<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ExportedTask<'a>, D::Error> {
+        let text = <&'de RawValue>::deserialize(deserializer)?.get();
+        let task = serde_json::from_str(text).map_err(D::Error::custom)?;
+        let more = serde_json::from_str(text).map_err(D::Error::custom)?;
+        Ok(ExportedTask { task, more })
+    }
 }
 
 /// The last line of an export.

@@ -12,6 +12,7 @@ pub mod explain;
 pub mod grpc;
 pub mod history;
 pub mod json;
+pub mod list;
 pub mod operation;
 pub mod policy;
 pub mod schedule;

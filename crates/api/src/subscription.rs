@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct SubscribeBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub event_types: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_mode: Option<String>,

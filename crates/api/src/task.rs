@@ -35,7 +35,7 @@ pub struct CreateBody<'a> {
     /// Tasks of one lane share fairness, limits and, where asked, order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueBody>,
@@ -49,7 +49,7 @@ pub struct CreateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_seconds: Option<i64>,
     /// Ids of tasks and batches that have to end before; in a batch create `#0` names an earlier item.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<String>>,
     /// `cancel` or `run`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,12 @@ pub enum UniqueUntil {
 /// A batch of creates. Items are read one by one, so that a bad one does not stop the others.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct CreateBatch<'a> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tasks: Option<Vec<&'a RawValue>>,
 }
 
@@ -201,7 +206,7 @@ pub struct Task<'a> {
     pub tenant_id: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]
     pub lane: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Cow<'a, str>>,
     /// What the producer made the task with; told to those who may read it, not with claims.
     #[serde(skip_serializing_if = "is_empty")]
@@ -210,7 +215,7 @@ pub struct Task<'a> {
     pub unique_key: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_empty")]
     pub expires_at: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Cow<'a, str>>,
     #[serde(skip_serializing_if = "is_empty")]
     pub batch_id: Cow<'a, str>,
@@ -277,7 +282,7 @@ pub struct ResultRecord<'a> {
     pub error: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<ArtifactOut<'a>>,
     pub completed_at: Cow<'a, str>,
 }

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<i64>,
@@ -49,7 +49,7 @@ pub struct WorkerInfo {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimBatchBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<i64>,
@@ -91,7 +91,13 @@ pub struct HeartbeatBody {
 /// A batch of heartbeats. Items are read one by one, so that a bad one does not stop the others.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct HeartbeatBatch<'a> {
-    #[serde(borrow, alias = "items", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        alias = "items",
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub heartbeats: Option<Vec<&'a RawValue>>,
 }
 
@@ -208,7 +214,7 @@ fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
             T::deserialize(MapAccessDeserializer::new(map)).map(Object)
         }
     }
-    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
+    let objects: Option<Vec<Object<T>>> = crate::list::kept(deserializer)?;
     Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
 }
 
@@ -243,7 +249,12 @@ pub struct ArtifactIn<'a> {
 /// A batch of results. Items are read one by one, so that a bad one does not stop the others.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct SubmitBatch<'a> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub results: Option<Vec<&'a RawValue>>,
 }
 
