@@ -74,7 +74,7 @@ benches() {
   prints '"name":"wake"' bench grpc --seconds 0.3 --streams 2 --json
   prints '"name":"retention"' bench soak --minutes 0.1 --json
   prints '"name":"after"' bench overload --seconds 3 --json
-  prints strangers bench hostile --seconds 2 --connections 500
+  prints strangers bench hostile --print-only --seconds 2 --connections 500
   prints '"name":"local-fsync"' bench store --seconds 0.2 --in-flight 8 --json
   prints '"name":"restart"' bench store --restart 2000 --json
 }

@@ -86,6 +86,7 @@ const (
 	InvalidWorker          Code = "invalid_worker"
 	InvalidPolicy          Code = "invalid_policy"
 	TooManyPolicies        Code = "too_many_policies"
+	TooManyUniqueKeys      Code = "too_many_unique_keys"
 	InvalidHold            Code = "invalid_hold"
 	InvalidLane            Code = "invalid_lane"
 	InvalidTags            Code = "invalid_tags"

@@ -6,7 +6,9 @@ mod webhooks;
 mod workers;
 
 use crate::task::{ResultRecord, Task, UniqueBody};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 pub use crate::operation::{OperationBody, OperationPage};
@@ -152,6 +154,9 @@ pub struct HealthBody<'a> {
     /// Shards whose servers are away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unavailable: Vec<String>,
+    /// Background work that has failed in the last minute and was begun again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<String>,
     /// How far the wall clock is ahead of the time that tasks live by; there while they are apart.
     #[serde(default, rename = "clockAheadSeconds", skip_serializing_if = "Option::is_none")]
     pub clock_ahead_seconds: Option<i64>,
@@ -279,12 +284,21 @@ pub struct RequeueBody {
 }
 
 /// A line of an export: a task, with what listings do not show.
-#[derive(Serialize, Deserialize, Clone, Debug)]
+#[derive(Serialize, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedTask<'a> {
     /// The task itself.
-    #[serde(borrow, flatten)]
+    #[serde(flatten)]
     pub task: Task<'a>,
+    /// What listings do not show.
+    #[serde(flatten)]
+    pub more: ExportedMore<'a>,
+}
+
+/// What a line of an export says besides the task.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedMore<'a> {
     /// What its create was made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<Cow<'a, str>>,
@@ -303,6 +317,17 @@ pub struct ExportedTask<'a> {
     /// How the task ended; absent while it lives.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultRecord<'a>>,
+}
+
+/// Reads the line twice, instead of keeping every field of it until it is known whose it is: a line may be as large as a
+/// result, and its unknown fields would take many times their size.
+impl<'de: 'a, 'a> Deserialize<'de> for ExportedTask<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ExportedTask<'a>, D::Error> {
+        let text = <&'de RawValue>::deserialize(deserializer)?.get();
+        let task = serde_json::from_str(text).map_err(D::Error::custom)?;
+        let more = serde_json::from_str(text).map_err(D::Error::custom)?;
+        Ok(ExportedTask { task, more })
+    }
 }
 
 /// The last line of an export.

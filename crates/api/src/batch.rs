@@ -15,7 +15,12 @@ pub struct BatchBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close_after_seconds: Option<i64>,
     /// Bodies of creates: tasks that wait for the batch.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub then: Option<Vec<&'a RawValue>>,
     /// `run` or `skip`: what becomes of them when the batch fails.
     #[serde(skip_serializing_if = "Option::is_none")]

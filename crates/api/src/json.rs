@@ -3,9 +3,10 @@
 //! A body is UTF-8, holds exactly one value, nests at most [`DEPTH`] levels and names no key twice in one
 //! object, the producer's payload included: two parsers must not see two different tasks in it.
 
+use hashbrown::HashTable;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use thiserror::Error;
 
 /// Levels of arrays and objects.
@@ -54,18 +55,27 @@ pub fn check(text: &str) -> Result<(), Malformed> {
 struct Level<'a> {
     is_object: bool,
     few: Vec<Cow<'a, str>>,
-    many: HashSet<Cow<'a, str>>,
+    /// Where the quotes around each key are: a body may be nothing but keys, and this is no larger than they.
+    many: HashTable<(u32, u32)>,
 }
 
 impl<'a> Level<'a> {
-    /// Whether the key is new here.
-    fn add(&mut self, key: Cow<'a, str>) -> bool {
-        if self.few.len() < FEW_KEYS {
-            let is_new = !self.few.contains(&key);
-            self.few.push(key);
-            return is_new;
+    /// Whether the key between these quotes is new here.
+    fn add(&mut self, text: &'a str, quotes: (u32, u32), hasher: &RandomState) -> bool {
+        let key = key_at(text, quotes);
+        if self.few.contains(&key) {
+            return false;
         }
-        !self.few.contains(&key) && self.many.insert(key)
+        if self.few.len() < FEW_KEYS {
+            self.few.push(key);
+            return true;
+        }
+        let hash = hasher.hash_one(&*key);
+        let is_known = self.many.find(hash, |known| key_at(text, *known) == key).is_some();
+        if !is_known {
+            self.many.insert_unique(hash, quotes, |known| hasher.hash_one(&*key_at(text, *known)));
+        }
+        !is_known
     }
 }
 
@@ -73,6 +83,10 @@ impl<'a> Level<'a> {
 /// this may read nonsense in any way it likes, as long as it ends.
 fn check_shape(text: &str) -> Result<(), Malformed> {
     let bytes = text.as_bytes();
+    if u32::try_from(bytes.len()).is_err() {
+        return Err(Malformed("larger than 4 GiB".into()));
+    }
+    let hasher = RandomState::new();
     let mut levels: Vec<Level<'_>> = Vec::new();
     let mut expects_key = false;
     let mut at = 0;
@@ -94,9 +108,9 @@ fn check_shape(text: &str) -> Result<(), Malformed> {
                 let end = string_end(bytes, at + 1);
                 if expects_key && let Some(level) = levels.last_mut() {
                     expects_key = false;
-                    let key = key(text, at, end);
-                    if !level.add(key.clone()) {
-                        return Err(Malformed(format!("duplicate key {key:?}")));
+                    let quotes = (at as u32, end as u32);
+                    if !level.add(text, quotes, &hasher) {
+                        return Err(Malformed(format!("duplicate key {:?}", key_at(text, quotes))));
                     }
                 }
                 at = end;
@@ -117,7 +131,8 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// The key between two quotes, unescaped: `"a"` and `"\u0061"` are one key.
-fn key(text: &str, quote: usize, end: usize) -> Cow<'_, str> {
+fn key_at(text: &str, (quote, end): (u32, u32)) -> Cow<'_, str> {
+    let (quote, end) = (quote as usize, end as usize);
     let raw = text.get(quote + 1..end).unwrap_or_default();
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod grpc;
 pub mod history;
 pub mod json;
+pub mod list;
 mod object;
 pub mod operation;
 pub mod policy;

@@ -40,6 +40,6 @@ pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 pub fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    let objects: Option<Vec<Object<T>>> = Option::deserialize(deserializer)?;
+    let objects: Option<Vec<Object<T>>> = crate::list::kept(deserializer)?;
     Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
 }

@@ -10,7 +10,7 @@ pub struct SubscribeBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
     /// The commands, or `*`; those of the token if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub event_types: Option<Vec<String>>,
     /// `fanout`, `broadcast` (the same), `group` or `hash`; `group` if absent and the token has a group, else `fanout`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,7 +44,7 @@ pub struct CreateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// At most 8, each 1 to 64 of `[A-Za-z0-9_.:-]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     /// At most one task of the command with this key.
     #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct CreateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_seconds: Option<i64>,
     /// Ids of tasks and batches that have to end before; in a batch create `#0` names an earlier item.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<String>>,
     /// `cancel` or `run`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,12 @@ pub enum UniqueUntil {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct CreateBatch<'a> {
     /// 1 to 100 bodies of creates; required.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tasks: Option<Vec<&'a RawValue>>,
 }
 
@@ -241,7 +246,7 @@ pub struct Task<'a> {
     #[serde(skip_serializing_if = "is_empty")]
     pub lane: Cow<'a, str>,
     /// What its producer tagged it with.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Cow<'a, str>>,
     /// What the producer made the task with; told to those who may read it, not with claims.
     #[serde(skip_serializing_if = "is_empty")]
@@ -253,7 +258,7 @@ pub struct Task<'a> {
     #[serde(skip_serializing_if = "is_empty")]
     pub expires_at: Cow<'a, str>,
     /// Ids of the tasks and batches that it waits for, or waited for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Cow<'a, str>>,
     /// The batch that it is a member of.
     #[serde(skip_serializing_if = "is_empty")]
@@ -329,7 +334,7 @@ pub struct ResultRecord<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<Cow<'a, str>>,
     /// In the order in which the worker sent them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::list::kept_or_empty", skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<ArtifactOut<'a>>,
     /// When the task ended.
     pub completed_at: Cow<'a, str>,

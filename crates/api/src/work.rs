@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct ClaimBody<'a> {
     /// At most 256; those of the token if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     /// 1 to 43,200, clamped; zero, below and absent mean the default of the queue or the server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct WorkerInfo {
 #[serde(rename_all = "camelCase")]
 pub struct ClaimBatchBody<'a> {
     /// At most 256; those of the token if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::list::kept", skip_serializing_if = "Option::is_none")]
     pub commands: Option<Vec<String>>,
     /// 1 to 43,200, clamped; zero, below and absent mean the default of the queue or the server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,13 @@ pub struct HeartbeatBody {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct HeartbeatBatch<'a> {
     /// 1 to 100 heartbeats with their `taskId`; required.
-    #[serde(borrow, alias = "items", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        alias = "items",
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub heartbeats: Option<Vec<&'a RawValue>>,
 }
 
@@ -264,7 +270,12 @@ pub struct ArtifactIn<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct SubmitBatch<'a> {
     /// 1 to 100 results with their `taskId`; required.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::list::kept",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub results: Option<Vec<&'a RawValue>>,
 }
 

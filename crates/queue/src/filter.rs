@@ -2,6 +2,8 @@
 
 use crate::cause;
 use crate::id::TaskId;
+use crate::limits;
+use crate::refusal::Refusal;
 use crate::task::{State, Task, TaskStatus};
 use crate::time::Time;
 use std::sync::Arc;
@@ -115,6 +117,37 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Refuses a filter that is larger than anything it could match: operations keep theirs.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let texts = [
+            ("command", &self.command),
+            ("workerId", &self.worker_id),
+            ("error", &self.error),
+            ("idempotencyKey", &self.idempotency_key),
+            ("lane", &self.lane),
+            ("tag", &self.tag),
+            ("schedule", &self.schedule),
+            ("group", &self.group),
+        ];
+        let is_long =
+            |text: &Option<String>| text.as_ref().is_some_and(|t| t.len() > limits::FILTER_TEXT_BYTES);
+        if let Some((name, _)) = texts.into_iter().find(|(_, text)| is_long(text)) {
+            let most = limits::FILTER_TEXT_BYTES;
+            return Err(Refusal::InvalidFilter(format!("filter {name} is longer than {most} bytes")));
+        }
+        if self.headers.len() > limits::HEADERS {
+            return Err(Refusal::InvalidFilter(format!("more than {} headers", limits::HEADERS)));
+        }
+        let header_bytes: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        match header_bytes > limits::HEADERS_BYTES {
+            true => {
+                let most = limits::HEADERS_BYTES;
+                Err(Refusal::InvalidFilter(format!("headers are longer than {most} bytes together")))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Whether a task in this state can match at all; spares looking closer.
     pub fn admits(&self, state: &State) -> bool {
         self.status.is_none_or(|status| state.status() == status)
@@ -257,6 +290,38 @@ mod tests {
         ] {
             assert_eq!(filter.matches(&dead), is_match, "{filter:?}");
         }
+    }
+
+    #[test]
+    fn a_filter_is_no_larger_than_what_it_could_match() {
+        let of = |bytes: usize| Some("x".repeat(bytes));
+        let most = limits::FILTER_TEXT_BYTES;
+        let sets: [fn(&mut Filter, Option<String>); 8] = [
+            |filter, text| filter.command = text,
+            |filter, text| filter.worker_id = text,
+            |filter, text| filter.error = text,
+            |filter, text| filter.idempotency_key = text,
+            |filter, text| filter.lane = text,
+            |filter, text| filter.tag = text,
+            |filter, text| filter.schedule = text,
+            |filter, text| filter.group = text,
+        ];
+        for set in sets {
+            let with = |bytes: usize| {
+                let mut filter = Filter::default();
+                set(&mut filter, of(bytes));
+                filter.check()
+            };
+            assert!(with(most).is_ok());
+            assert!(matches!(with(most + 1), Err(Refusal::InvalidFilter(_))));
+        }
+        let headers = |count: usize, bytes: usize| {
+            let headers = vec![("h".to_owned(), "v".repeat(bytes - 1)); count];
+            Filter { headers, ..Filter::default() }.check()
+        };
+        assert!(headers(limits::HEADERS, limits::HEADERS_BYTES / limits::HEADERS).is_ok());
+        assert!(headers(limits::HEADERS + 1, 2).is_err());
+        assert!(headers(1, limits::HEADERS_BYTES + 1).is_err());
     }
 
     #[test]

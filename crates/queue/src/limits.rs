@@ -61,6 +61,10 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 pub const POLICY_BYTES: usize = 1024 * 1024;
 /// Policies of a tenant: all are in memory.
 pub const POLICIES: usize = 10_000;
+/// Bytes of the texts of those policies in one storage partition.
+pub const POLICIES_BYTES: usize = 64 * 1024 * 1024;
+/// Regular expressions in the payload schemas of a tenant: each is compiled, and in memory.
+pub const SCHEMA_PATTERNS: usize = 250;
 /// Longest time that a nack may hold back its lane or queue, in seconds.
 pub const HOLD_SECONDS: i64 = 86_400;
 /// Lanes looked at to find the busiest ones.
@@ -71,6 +75,9 @@ pub const TAGS: usize = 8;
 pub const TAG_BYTES: usize = 64;
 /// Longest unique key.
 pub const UNIQUE_KEY_BYTES: usize = 255;
+/// Bytes that the keys of a tenant may occupy in one storage partition that are taken for some time: they are in memory,
+/// whatever became of their tasks.
+pub const UNIQUE_KEYS_BYTES: usize = 256 * 1024 * 1024;
 /// Longest run that a task may be given: 7 days.
 pub const MAX_RUN: Duration = Duration::from_secs(604_800);
 /// Longest grace of a cancelled task.
@@ -107,6 +114,10 @@ pub const WORKER_INFO_BYTES: usize = 512;
 pub const WORKER_ID_BYTES: usize = 255;
 /// How far the time may run ahead of what has passed when the wall clock is set forward.
 pub const CLOCK_AHEAD: Duration = Duration::from_secs(300);
+/// Longest text that an operator's filter may give for a field: an operation keeps it, and writes it with every step.
+pub const FILTER_TEXT_BYTES: usize = 1024;
+/// How many queues the calls of a tenant may wait for together. A call that names many costs as much as many calls.
+pub const TENANT_QUEUE_WAITS: usize = 200_000;
 /// Longest name of a schedule.
 pub const SCHEDULE_NAME_BYTES: usize = 128;
 /// Longest note of a paused schedule.

@@ -185,6 +185,9 @@ pub enum Refusal {
     /// With the greatest number that may wait at a time.
     #[error("too many calls of the tenant are waiting (max {0})")]
     TooManyWaiting(usize),
+    /// With the greatest number of queues that calls of one tenant may wait for.
+    #[error("calls of the tenant wait for too many queues (max {0})")]
+    TooManyQueueWaits(usize),
     /// With the greatest number that may run at a time.
     #[error("too many operations are running (max {0})")]
     TooManyOperations(usize),
@@ -225,9 +228,15 @@ pub enum Refusal {
     /// Nothing restricts the queue.
     #[error("the queue has no policy")]
     PolicyNotFound,
+    /// With the greatest number of bytes that such keys of a tenant may have.
+    #[error("too many unique keys that are taken for some time (max {0} bytes)")]
+    TooManyUniqueKeys(usize),
     /// With the greatest number that a tenant may have.
     #[error("too many policies (max {0})")]
     TooManyPolicies(usize),
+    /// With the greatest number of bytes that the policies of a tenant may have.
+    #[error("policies too large together (max {0} bytes)")]
+    PoliciesTooLarge(usize),
     /// The order of tasks that live cannot change.
     #[error("'lanes.ordered' changes only while the queue has no live task")]
     QueueNotEmpty,
@@ -333,7 +342,7 @@ impl Refusal {
             Refusal::InvalidFilter(_) => "invalid_filter",
             Refusal::ConfirmRequired => "confirm_required",
             Refusal::OperationNotFound => "operation_not_found",
-            Refusal::TooManyWaiting(_) => "too_many_waiting",
+            Refusal::TooManyWaiting(_) | Refusal::TooManyQueueWaits(_) => "too_many_waiting",
             Refusal::TooManyOperations(_) => "too_many_operations",
             Refusal::TooManySubscriptions(_) => "too_many_subscriptions",
             Refusal::NotSupported(_) => "not_supported",
@@ -344,7 +353,8 @@ impl Refusal {
             Refusal::TooManySchedules(_) => "too_many_schedules",
             Refusal::InvalidPolicy { .. } => "invalid_policy",
             Refusal::PolicyNotFound => "policy_not_found",
-            Refusal::TooManyPolicies(_) => "too_many_policies",
+            Refusal::TooManyUniqueKeys(_) => "too_many_unique_keys",
+            Refusal::TooManyPolicies(_) | Refusal::PoliciesTooLarge(_) => "too_many_policies",
             Refusal::QueueNotEmpty => "queue_not_empty",
             Refusal::QueueFull => "queue_full",
             Refusal::InvalidHold(_) => "invalid_hold",

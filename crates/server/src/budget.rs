@@ -89,6 +89,26 @@ fn less<K: std::hash::Hash + Eq>(taken: &mut HashMap<K, usize>, key: &K, bytes: 
     }
 }
 
+/// Some of the bytes of a share, given back when this is dropped.
+pub struct Weight {
+    share: Arc<Share>,
+    bytes: usize,
+}
+
+impl Weight {
+    /// Takes this many more bytes of the share if there is room for them.
+    pub fn of(share: &Arc<Share>, bytes: usize) -> Result<Weight, Overfull> {
+        share.grow(bytes)?;
+        Ok(Weight { share: share.clone(), bytes })
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.share.less(self.bytes);
+    }
+}
+
 /// Bytes that are given back when this is dropped.
 pub struct Share {
     budget: Arc<Budget>,
@@ -179,6 +199,17 @@ mod tests {
         assert_eq!(late.grow(15), Ok(()), "a little is kept for everyone");
         drop(second);
         assert_eq!(late.grow(100), Ok(()));
+    }
+
+    #[test]
+    fn a_weight_takes_from_the_share_as_long_as_it_is_kept() {
+        let budget = Budget::new(1000);
+        let share = Arc::new(budget.share(&caller("acme", 1)));
+        let weight = Weight::of(&share, 200);
+        assert!(weight.is_ok() && Weight::of(&share, 100).is_err());
+        assert_eq!(budget.taken(), 200);
+        drop(weight);
+        assert_eq!((budget.taken(), Weight::of(&share, 100).is_ok()), (0, true));
     }
 
     #[test]

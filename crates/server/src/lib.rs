@@ -13,6 +13,7 @@ mod events;
 pub mod grpc;
 mod history;
 pub mod http;
+mod lengthy;
 mod memory;
 mod metrics;
 pub mod rate;
@@ -30,10 +31,10 @@ pub mod workers;
 use artifacts::Artifacts;
 use auth::{Gate, GateOptions, ProviderConfig};
 use broker::{Broker, Settings};
-use codeq_queue::{Event, Store};
+use codeq_queue::{Event, Observer, Store};
 use codeq_store::kvrocks;
 use codeq_store::local::Meters;
-use codeq_store::{Clock, SlewedClock, SystemClock};
+use codeq_store::{Clock, SlewedClock, Supervisor, SystemClock};
 use config::{AuthProvider, Config, ListenAddress};
 use events::Feed;
 use history::History;
@@ -49,6 +50,7 @@ use telemetry::traces::Traces;
 use thiserror::Error;
 use tls::Tls;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use webhook::{ReadyTriggers, Webhooks};
 
 pub use stores::{Watchers, kvrocks_options, open_store};
@@ -91,9 +93,10 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
 ) -> Result<(), ServeError> {
     let connections = raise_file_limit();
     let tls = config.tls.as_ref().map(Tls::open).transpose().map_err(ServeError::Init)?.map(Arc::new);
-    let metrics = Arc::new(Metrics::new());
-    if let Some(tls) = &tls {
-        tokio::spawn(tls.clone().keep_current(metrics.clone()));
+    let (metrics, supervisor) = (Arc::new(Metrics::new()), Arc::<Supervisor>::default());
+    if let Some(tls) = tls.clone() {
+        let metrics = metrics.clone();
+        supervisor.keep("certificates", move || tls.clone().keep_current(metrics.clone()));
     }
     let doors = Doors { seats: Seats::new(connections), tls };
     // Tokens expire by the wall clock; tasks live by one that does not step.
@@ -105,7 +108,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let traces = Traces::start(&config.tracing).map_err(ServeError::Init)?;
     let app =
         http::App::new(&config, gate.clone(), metrics.clone(), feed.clone(), clock.clone(), draining.clone());
-    let app = Arc::new(app.tracing(traces.clone()));
+    let app = Arc::new(app.tracing(traces.clone()).supervised(supervisor.clone()));
     let listening = listen(&config.listen, http::Entry::new(app.clone()), &doors).await?;
     let scraped = match &config.metrics {
         Some(address) => Some(listen(address, http::Entry::metrics(app.clone()), &doors).await?),
@@ -114,8 +117,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     let streams = grpc::bind(&config).await.map_err(ServeError::Init)?;
     let signals = Arc::new(ReadyTriggers::new(config.webhooks.enabled));
     let (told, teller) = telemetry::told::pair();
-    tokio::spawn(teller.run());
-    let watchers = watchers(metrics.clone(), signals.clone(), feed.clone(), told, app.history.clone());
+    supervisor.keep("log of expiries", move || teller.clone().run());
+    let observer = observer(metrics.clone(), signals.clone(), feed.clone(), told, app.history.clone());
+    let watchers = watchers(observer, &metrics, supervisor.clone());
     tokio::pin!(shutdown);
     let store = tokio::select! {
         store = store(watchers) => store.map_err(ServeError::Init)?,
@@ -130,18 +134,11 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     {
         return Err(ServeError::Init(error.to_string()));
     }
-    let policies = broker.shared().map(|_| tokio::spawn(broker.clone().keep_loading_policies()));
     broker.hear_stops();
-    let workers = broker.shared().map(|_| tokio::spawn(broker.clone().keep_telling_workers()));
-    let announcing = broker.shared().map(|shared| {
-        feed.join(shared);
-        tokio::spawn(feed.keep_announcing())
-    });
-    let upkeep = tokio::spawn(upkeep::artifacts(artifacts, broker.clone()));
-    let charts = app.data_directory.clone();
-    let history = tokio::spawn(history::keep(app.history.clone(), broker.clone(), charts.clone()));
-    let operations = tokio::spawn(broker::operations::work_off(broker.clone()));
-    let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining);
+    let background = background(&supervisor, &broker, &feed, artifacts, &app);
+    let working_off = broker.clone();
+    let operations = supervisor.keep("operations", move || broker::operations::work_off(working_off.clone()));
+    let webhooks = Webhooks::start(&config, &broker, &signals, &metrics, &clock, &draining, &supervisor);
     let webhooks = webhooks.map_err(ServeError::Init)?;
     app.open(broker.clone());
     let office = grpc::StreamContext {
@@ -172,13 +169,9 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
         webhooks.drain(DRAIN_TIME_MAX),
         operations
     );
-    upkeep.abort();
-    history.abort();
-    if let Some(directory) = charts {
+    drop(background);
+    if let Some(directory) = app.data_directory.clone() {
         history::save(app.history.clone(), directory).await;
-    }
-    for task in [policies, workers, announcing].into_iter().flatten() {
-        task.abort();
     }
     drop(scraped);
     let closed = tokio::time::timeout(CLOSE, broker.close()).await;
@@ -204,24 +197,53 @@ pub fn routes_over(config: &Config, store: Arc<dyn Store>) -> Result<http::Entry
     Ok(http::Entry::new(app))
 }
 
-/// Everyone who watches the store.
-fn watchers(
+/// What goes on in the background until it is dropped.
+fn background(
+    supervisor: &Arc<Supervisor>,
+    broker: &Arc<Broker>,
+    feed: &Arc<Feed>,
+    artifacts: Arc<Artifacts>,
+    app: &Arc<http::App>,
+) -> Vec<AbortOnDropHandle<()>> {
+    let keeping = (broker.clone(), app.history.clone(), app.data_directory.clone());
+    let history = move || {
+        let (broker, history, directory) = keeping.clone();
+        history::keep(history, broker, directory)
+    };
+    let tidying = broker.clone();
+    let tidy = move || upkeep::artifacts(artifacts.clone(), tidying.clone());
+    let mut kept = vec![supervisor.keep("history", history), supervisor.keep("artifacts", tidy)];
+    if let Some(shared) = broker.shared() {
+        feed.join(shared);
+        let (loading, telling, feed) = (broker.clone(), broker.clone(), feed.clone());
+        kept.push(supervisor.keep("policies", move || loading.clone().keep_loading_policies()));
+        kept.push(supervisor.keep("workers", move || telling.clone().keep_telling_workers()));
+        kept.push(supervisor.keep("events", move || feed.clone().keep_announcing()));
+    }
+    kept.into_iter().map(AbortOnDropHandle::new).collect()
+}
+
+/// Everyone who is told what the store does.
+fn observer(
     metrics: Arc<Metrics>,
     signals: Arc<ReadyTriggers>,
     feed: Arc<Feed>,
     told: Told,
     history: Arc<History>,
-) -> Watchers {
-    let (meters, kvrocks_meters) = (Arc::<Meters>::default(), Arc::<kvrocks::Meters>::default());
-    metrics.measure(meters.clone(), kvrocks_meters.clone());
-    let observer = Arc::new(move |events: &[Event]| {
+) -> Observer {
+    Arc::new(move |events: &[Event]| {
         metrics.observe(events);
         signals.observe(events);
         feed.observe(events);
         told.observe(events);
         history.observe(events);
-    });
-    Watchers { observer, meters, kvrocks_meters }
+    })
+}
+
+fn watchers(observer: Observer, metrics: &Metrics, supervisor: Arc<Supervisor>) -> Watchers {
+    let (meters, kvrocks_meters) = (Arc::<Meters>::default(), Arc::<kvrocks::Meters>::default());
+    metrics.measure(meters.clone(), kvrocks_meters.clone());
+    Watchers { observer, meters, kvrocks_meters, supervisor }
 }
 
 async fn listen(address: &ListenAddress, entry: http::Entry, doors: &Doors) -> Result<Listening, ServeError> {

@@ -61,6 +61,7 @@ pub struct Metrics {
     waiting: IntGauge,
     outbox: IntGaugeVec,
     clock_ahead: Gauge,
+    background_failures: IntCounterVec,
     certificate_expiry: Gauge,
     store_up: IntGaugeVec,
     store_replicas: IntGaugeVec,
@@ -181,6 +182,11 @@ impl Metrics {
             ),
             waiting: register(&registry, IntGauge::new("codeq_claims_waiting", "Claims that wait for work.")),
             outbox: gauge("codeq_webhook_outbox", "Result callbacks in the outbox.", &["state"]),
+            background_failures: counter(
+                "codeq_background_failures_total",
+                "Failures of background work, which was begun again.",
+                &["work"],
+            ),
             clock_ahead: register(
                 &registry,
                 Gauge::new(
@@ -307,6 +313,14 @@ impl Metrics {
         let text = Bytes::from(self.render(Some(broker)).await?);
         *last = Some(Page { begun, took: begun.elapsed(), text: text.clone() });
         Ok(text)
+    }
+
+    /// How often background work has failed so far.
+    pub fn count_failures(&self, failures: &[(&'static str, u64)]) {
+        for (work, count) in failures {
+            let counter = self.background_failures.with_label_values(&[work]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
     }
 
     /// Everything in Prometheus' text form, gauges as of now.

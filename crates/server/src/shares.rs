@@ -21,6 +21,7 @@ pub struct Shares {
 pub struct Place {
     shares: Arc<Shares>,
     tenant: Arc<str>,
+    count: usize,
 }
 
 impl Shares {
@@ -39,13 +40,20 @@ impl Shares {
 
     /// None if the tenant has all of its places.
     pub fn take(self: &Arc<Self>, tenant: &Arc<str>) -> Option<Place> {
+        self.take_some(tenant, 1)
+    }
+
+    /// So many places at once; none if the tenant has not so many left.
+    pub fn take_some(self: &Arc<Self>, tenant: &Arc<str>, count: usize) -> Option<Place> {
         let mut taken = self.taken();
-        let count = taken.entry(tenant.clone()).or_default();
-        if *count >= self.most {
+        let before = taken.get(tenant).copied().unwrap_or(0);
+        if before.saturating_add(count) > self.most {
             return None;
         }
-        *count += 1;
-        Some(Place { shares: self.clone(), tenant: tenant.clone() })
+        if count > 0 {
+            taken.insert(tenant.clone(), before + count);
+        }
+        Some(Place { shares: self.clone(), tenant: tenant.clone(), count })
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
@@ -57,7 +65,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.shares.taken();
         let Some(count) = taken.get_mut(&self.tenant) else { return };
-        *count -= 1;
+        *count -= self.count;
         if *count == 0 {
             taken.remove(&self.tenant);
         }
@@ -78,6 +86,19 @@ mod tests {
         places.pop();
         assert!(shares.take(&noisy).is_some());
         places.clear();
+        assert!(shares.taken().is_empty());
+    }
+
+    #[test]
+    fn several_places_are_taken_and_given_back_together() {
+        let shares = Shares::new(10);
+        let noisy: Arc<str> = "noisy".into();
+        let six = shares.take_some(&noisy, 6);
+        assert!(six.is_some() && shares.take_some(&noisy, 5).is_none());
+        let four = shares.take_some(&noisy, 4);
+        assert!(four.is_some() && shares.take(&noisy).is_none());
+        assert!(shares.take_some(&noisy, 0).is_some());
+        drop((six, four));
         assert!(shares.taken().is_empty());
     }
 }

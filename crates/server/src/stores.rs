@@ -6,7 +6,7 @@ use codeq_queue::{Observer, Store};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::local::{self, Durability, LocalOptions, Meters};
 use codeq_store::memory::{self, MemoryOptions};
-use codeq_store::{Clock, Rules, SlewedClock, TestClock};
+use codeq_store::{Clock, Rules, SlewedClock, Supervisor, TestClock};
 use std::sync::Arc;
 
 /// Who wants to know what a store does.
@@ -17,6 +17,8 @@ pub struct Watchers {
     pub meters: Arc<Meters>,
     /// Where the Kvrocks store counts its waits.
     pub kvrocks_meters: Arc<kvrocks::Meters>,
+    /// Knows what of the background work fails.
+    pub supervisor: Arc<Supervisor>,
 }
 
 /// What tasks live by: a clock that does not step, or one that a test moves.
@@ -101,7 +103,7 @@ fn open_blocking(
 async fn open_kvrocks(config: &Config, watchers: Watchers) -> Result<Arc<dyn Store>, String> {
     let options = kvrocks_options(config).ok_or("kvrocks: not configured")?;
     let (observer, meters) = (Some(watchers.observer), watchers.kvrocks_meters);
-    let options = KvrocksOptions { observer, meters, ..options };
+    let options = KvrocksOptions { observer, meters, supervisor: watchers.supervisor, ..options };
     Ok(kvrocks::open(options).await.map_err(|reason| format!("kvrocks: {reason}"))?)
 }
 
@@ -131,6 +133,7 @@ pub fn kvrocks_options(config: &Config) -> Option<KvrocksOptions> {
         clock: SlewedClock::shared(),
         observer: None,
         meters: Arc::default(),
+        supervisor: Arc::default(),
     })
 }
 

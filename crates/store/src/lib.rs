@@ -9,8 +9,10 @@ pub mod kvrocks;
 pub mod local;
 pub mod memory;
 pub mod rules;
+pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use clock::{Clock, ManualClock, SlewedClock, SystemClock, TestClock};
 pub use rules::Rules;
+pub use supervisor::Supervisor;

@@ -138,6 +138,7 @@ export class UniqueConflict extends Refused {}
 export class InvalidWorker extends Refused {}
 export class InvalidPolicy extends Refused {}
 export class TooManyPolicies extends Refused {}
+export class TooManyUniqueKeys extends Refused {}
 export class InvalidHold extends Refused {}
 export class InvalidLane extends Refused {}
 export class InvalidTags extends Refused {}
@@ -232,6 +233,7 @@ const BY_CODE: Record<string, new (known: Refusal) => Refused> = {
   invalid_worker: InvalidWorker,
   invalid_policy: InvalidPolicy,
   too_many_policies: TooManyPolicies,
+  too_many_unique_keys: TooManyUniqueKeys,
   invalid_hold: InvalidHold,
   invalid_lane: InvalidLane,
   invalid_tags: InvalidTags,

@@ -5,7 +5,7 @@ use codeq_queue::Store;
 use codeq_queue::store::Health;
 use codeq_store::ManualClock;
 use codeq_store::local::{self, LocalOptions, Parts};
-use codeq_store::testing::batches::Caller;
+use codeq_store::testing::batches::{Caller, VERBS};
 use codeq_store::testing::exam::START;
 use codeq_store::testing::forgetful::ForgetfulDisk;
 use std::cell::RefCell;
@@ -55,7 +55,7 @@ impl Counter {
     /// Every verb, with the largest of everything and with little.
     pub fn corpus(&self) -> Vec<Vec<u8>> {
         let verbs =
-            (0..16_u8).flat_map(|verb| [vec![verb; READ], [vec![verb], vec![255; READ - 1]].concat()]);
+            (0..VERBS as u8).flat_map(|verb| [vec![verb; READ], [vec![verb], vec![255; READ - 1]].concat()]);
         let mixed = [0, 4, 6, 0, 4, 7, 11, 13, 10, 14, 15].map(|verb: u8| [verb, 255, 3, 200]).concat();
         verbs.chain([mixed]).collect()
     }

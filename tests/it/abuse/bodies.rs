@@ -1,7 +1,7 @@
 //! Bodies that are not what they should be: malformed, cut short, deep, huge.
 
 use super::wire::Wire;
-use super::{NOBODY, assert_serves, once, request};
+use super::{NOBODY, assert_serves, once, request, strangers};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::json;
 
@@ -165,6 +165,39 @@ async fn a_submit_may_have_96_mib_and_not_a_byte_more() {
     let text = format!("{head}Content-Length: {}\r\n\r\n", (96 << 20) + 1);
     let refused = once(&server, text.as_bytes()).await.expect("an answer");
     refused.assert_error(413, "body_too_large", "one byte more");
+    assert_serves(&server).await;
+}
+
+/// The most memory that the server has ever had.
+fn highest(server: &Server) -> usize {
+    strangers::status_bytes(server, "VmHWM:")
+}
+
+/// A list of nothings became sixteen bytes for each, and the keys of an object twenty-five and their text: one body of 96 MB
+/// took a gigabyte.
+#[tokio::test]
+async fn long_lists_and_many_keys_take_little_more_than_their_text() {
+    const BODY_BYTES: usize = 24 << 20;
+    let server = Server::dev();
+    let list = |name: &str, entry: &str| {
+        let entries = vec![entry; BODY_BYTES / (entry.len() + 1)].join(",");
+        format!("{{\"status\":\"COMPLETED\",\"{name}\":[{entries}]}}")
+    };
+    let keys: Vec<String> = (0..BODY_BYTES / 10).map(|n| format!("\"{n:06x}\":0")).collect();
+    let result = format!("/v1/codeq/tasks/{NOBODY}/result");
+    let results = "/v1/codeq/tasks/batch/results";
+    for (path, body, text) in [
+        (results, list("results", "0"), "batch size exceeds maximum of 100"),
+        (results, list("results", "{}"), "batch size exceeds maximum of 100"),
+        (&result, list("artifacts", "{}"), "invalid request body"),
+        (results, format!("{{{}}}", keys.join(",")), "invalid body"),
+    ] {
+        let before = strangers::resident(&server);
+        let reply = once(&server, &request("POST", path, &body)).await.expect("an answer");
+        assert_eq!(reply.json()["error"], text, "{path} {:.40}", body);
+        let grown = highest(&server).saturating_sub(before);
+        assert!(grown < 150 << 20, "{} MB for {:.40}", grown >> 20, body);
+    }
     assert_serves(&server).await;
 }
 

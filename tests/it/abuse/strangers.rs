@@ -10,8 +10,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes that the process has in memory.
 pub fn resident(server: &Server) -> usize {
+    status_bytes(server, "VmRSS:")
+}
+
+/// What the system says of the server's memory under this name.
+pub fn status_bytes(server: &Server, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
     let kilobytes = line.trim().strip_suffix("kB").expect("kilobytes").trim().parse::<usize>();
     kilobytes.expect("a number") * 1024
 }

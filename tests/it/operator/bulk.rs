@@ -157,3 +157,33 @@ async fn operations_of_one_tenant_leave_room_for_those_of_others() {
     assert_eq!((refused.status, refused.json["code"].as_str()), (429, Some("too_many_operations")));
     assert_eq!(server.post("/v1/codeq/admin/tasks/cancel", "globex", slow()).await.status, 202);
 }
+
+/// An operation keeps its filter and writes it with every step; a thousand that had ended were four gigabytes.
+#[tokio::test]
+async fn a_filter_that_is_larger_than_what_it_could_match_is_refused_everywhere() {
+    let server = Server::memory();
+    let long = "x".repeat(1025);
+    let many: serde_json::Map<String, Value> =
+        (0..17).map(|n| (format!("header.h{n}"), json!("v"))).collect();
+    for filter in [
+        json!({"error": long}),
+        json!({"workerId": long}),
+        json!({"header.h": "x".repeat(4096)}),
+        many.into(),
+    ] {
+        for (path, body) in [
+            ("/tasks/cancel", json!({"filter": filter})),
+            ("/dlq/c/requeue", json!({"filter": filter})),
+            ("/dlq/c/requeue", json!({"filter": filter, "dryRun": true})),
+            ("/failed/c/requeue", json!({"filter": filter})),
+        ] {
+            refused(&post(&server, path, body).await, 400, "invalid_filter");
+        }
+    }
+    refused(&post(&server, "/dlq/c/requeue", json!({"group": long})).await, 400, "invalid_filter");
+    for path in ["/tasks", "/dlq/c", "/failed/c", "/export"] {
+        refused(&get(&server, &format!("{path}?error={long}")).await, 400, "invalid_filter");
+    }
+    refused(&delete(&server, &format!("/dlq/c?confirm=true&error={long}")).await, 400, "invalid_filter");
+    assert_eq!(get(&server, "/operations").await.json["items"], json!([]));
+}

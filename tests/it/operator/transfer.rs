@@ -26,6 +26,9 @@ async fn tasks_move_from_one_server_to_another_with_their_ids() {
     let delayed = create(&old, json!({"command": "d", "payload": 1, "delaySeconds": 600})).await;
     let running = create(&old, json!({"command": "r", "payload": 1})).await;
     old.post("/v1/codeq/tasks/claim", DEV_TOKEN, json!({"commands": ["r"]})).await;
+    let beat = format!("/v1/codeq/tasks/{running}/heartbeat");
+    let left = json!({"page": 7});
+    assert_eq!(old.post(&beat, DEV_TOKEN, json!({"checkpoint": left})).await.status, 200);
     let dead = kill(&old, "die", 1, |_| "boom".into()).await.remove(0);
 
     let live = get(&old, "/export").await;
@@ -51,6 +54,7 @@ async fn tasks_move_from_one_server_to_another_with_their_ids() {
     // What ran there is ready here, its attempts counted.
     let claimed = new.post("/v1/codeq/tasks/claim", DEV_TOKEN, json!({"commands": ["r"]})).await;
     assert_eq!((&claimed.json["id"], &claimed.json["attempts"]), (&json!(running), &json!(2)));
+    assert_eq!(claimed.json["checkpoint"], left, "what it left for its next attempt: {}", claimed.text);
     // The key still names its task.
     let again = json!({"command": "render", "payload": 0, "idempotencyKey": "k"});
     assert_eq!(new.post("/v1/codeq/tasks", DEV_TOKEN, again).await.json["id"], json!(ready));

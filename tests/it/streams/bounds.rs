@@ -1,10 +1,11 @@
 //! Clients that ask for too much: the server keeps its size.
 
 use super::talk::{Producer, ToProducerStream, ToWorkerStream, Worker, create};
-use super::{server, task_until};
+use super::{config, server, task_until};
 use crate::harness::Server;
 use codeq_api::grpc::producer::{CreateTask, CreateTaskBatch};
-use codeq_api::grpc::worker::{Heartbeat, WorkerEvent};
+use codeq_api::grpc::worker::{Heartbeat, Ready, WorkerEvent};
+use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::Code;
@@ -97,6 +98,81 @@ async fn a_batch_of_a_million_nothings_is_not_unpacked() {
     assert_eq!(producer.status().await.code(), Code::ResourceExhausted);
     let grown = resident_megabytes(&server).saturating_sub(before);
     assert!(grown < 64, "{grown} MB");
+}
+
+fn ready(commands: Vec<String>) -> WorkerEvent {
+    let ready = Ready { commands, count: 1, ..Ready::default() };
+    WorkerEvent { event: Some(ToWorkerStream::Ready(ready)) }
+}
+
+/// Names of this length; as many as a Ready may have.
+fn names(first: usize, bytes: usize) -> Vec<String> {
+    (first * 256..(first + 1) * 256).map(|n| format!("{n:0bytes$}")).collect()
+}
+
+/// It was kept until it was its turn, however long it was: a message of 16 MB became four hundred, and ten thousand of them
+/// could wait.
+#[tokio::test]
+async fn a_ready_that_names_too_much_is_refused_at_once() {
+    let server = server();
+    let mut worker = Worker::of(&server, "w", "").await;
+    let refused = ("InvalidArgument".to_owned(), "invalid body".to_owned());
+    worker.send_event(ready(vec!["c".into(); 257])).await;
+    assert_eq!(worker.error().await, refused);
+    worker.send_event(ready(vec!["c".repeat(1 << 20)])).await;
+    assert_eq!(worker.error().await, ("InvalidArgument".to_owned(), "invalid command".to_owned()));
+    let before = resident_megabytes(&server);
+    worker.send_event(ready(vec![String::new(); 4_000_000])).await;
+    assert_eq!(worker.status().await.code(), Code::ResourceExhausted);
+    let grown = resident_megabytes(&server).saturating_sub(before);
+    assert!(grown < 64, "{grown} MB");
+}
+
+/// Ten thousand Readys with 256 names each were 400 MB that nobody counted.
+#[tokio::test]
+async fn held_readys_take_from_the_budget_of_their_token() {
+    let mut config = config();
+    config["limits"] = json!({"maxInFlightBytes": 4_000_000});
+    let server = Server::serve(config);
+    let mut worker = Worker::of(&server, "w", "").await;
+    for first in 0..100 {
+        if worker.try_send(ready(names(first, 100))).await.is_err() {
+            break;
+        }
+    }
+    let status = worker.status().await;
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "too many bytes in flight"));
+    // What it held has been given back.
+    let mut again = Worker::of(&server, "w", "").await;
+    again.ready(&["c"], 1).await;
+    Producer::of(&server).await.create(create(1, "c")).await;
+    again.task().await;
+}
+
+/// A waiting claim was one, whether it named one command or 256: a tenant could wait for 25 million queues.
+#[tokio::test]
+async fn waits_are_counted_by_the_queues_that_they_wait_for() {
+    const READYS: usize = 200_000 / 256;
+    let server = server();
+    let before = resident_megabytes(&server);
+    let worker = Worker::of(&server, "w", "").await;
+    for first in 0..READYS {
+        worker.send_event(ready(names(first, 8))).await;
+    }
+    server.until_claims_wait(READYS).await;
+    let claim = |names: Vec<String>| json!({"commands": names, "waitSeconds": 1});
+    let path = "/v1/codeq/tasks/claim";
+    let refused = server.post(path, "w", claim(names(READYS, 8))).await;
+    assert_eq!(
+        (refused.status, &refused.json["code"]),
+        (429, &json!("too_many_waiting")),
+        "{}",
+        refused.text
+    );
+    assert_eq!(server.post(path, "w", claim(vec!["one".into()])).await.status, 204);
+    assert_eq!(server.post(path, "foreign", claim(names(READYS, 8))).await.status, 204);
+    let grown = resident_megabytes(&server).saturating_sub(before);
+    assert!(grown < 400, "{grown} MB");
 }
 
 /// Opens a connection, sends this much and nothing more; how long the server bears it.

@@ -31,6 +31,7 @@ pub struct PayloadSchema {
     anchors: Vec<HashMap<Box<str>, NodeId>>,
     /// Whether anything asks what others have looked at.
     has_unevaluated: bool,
+    patterns: usize,
 }
 
 impl PayloadSchema {
@@ -38,6 +39,11 @@ impl PayloadSchema {
     pub fn read(text: &str) -> Result<PayloadSchema, Refusal> {
         let document: Value = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
         read::read(&document).map_err(|message| invalid(&message))
+    }
+
+    /// Regular expressions in it; each takes memory.
+    pub fn patterns(&self) -> usize {
+        self.patterns
     }
 
     /// Refuses a payload that does not match, by a pointer to what does not.

@@ -46,7 +46,7 @@ use crate::telemetry::traces::Traces;
 use crate::webhook::AnswerLog;
 use crate::workers::Workers;
 use codeq_queue::store::{Answer, Health, ShardView, Wait};
-use codeq_queue::{Failure, Owner, Refusal, Shared, Store, Time};
+use codeq_queue::{Failure, Owner, Refusal, Shared, Store, Time, limits};
 use codeq_store::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ impl Default for Settings {
         Settings {
             default_lease: Duration::from_secs(300),
             max_attempts_default: 5,
-            payload_bytes: codeq_queue::limits::PAYLOAD_BYTES,
+            payload_bytes: limits::PAYLOAD_BYTES,
             subscription_min_interval: Duration::from_secs(5),
             public_base_url: String::new(),
             retention: Duration::from_secs(86_400),
@@ -115,6 +115,8 @@ pub struct Broker {
     /// Calls that wait over a connection of their own, and Readys that wait.
     polls: Arc<Shares>,
     readys: Arc<Shares>,
+    /// Queues that those calls wait for.
+    queue_waits: Arc<Shares>,
     traces: Traces,
     workers: Workers,
     stops: Arc<StopBoard>,
@@ -144,6 +146,7 @@ impl Broker {
             held: Arc::default(),
             polls: Shares::new(TENANT_POLLS),
             readys: Shares::new(TENANT_READYS),
+            queue_waits: Shares::new(limits::TENANT_QUEUE_WAITS),
             traces: Traces::off(),
             workers: Workers::default(),
             stops: Arc::default(),
@@ -170,6 +173,17 @@ impl Broker {
             Wait::Forever => {
                 let place = self.readys.take(tenant);
                 place.map(Some).ok_or(Refusal::TooManyWaiting(self.readys.most()))
+            }
+        }
+    }
+
+    /// Places for a call that waits for so many queues; none are needed for one that does not wait.
+    fn queue_places(&self, tenant: &Arc<str>, wait: Wait, queues: usize) -> Result<Option<Place>, Refusal> {
+        match wait {
+            Wait::No => Ok(None),
+            _ => {
+                let places = self.queue_waits.take_some(tenant, queues);
+                places.map(Some).ok_or(Refusal::TooManyQueueWaits(self.queue_waits.most()))
             }
         }
     }

@@ -14,7 +14,9 @@ use codeq_queue::{
     Failure, Filter, Operation, OperationKind, OperationState, Page, Refusal, State, Task, TaskId, Time,
     Whereabouts, cause,
 };
+use futures_util::FutureExt;
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -207,7 +209,10 @@ pub async fn work_off(broker: Arc<Broker>) {
                 };
                 for operation in all.into_iter().filter(is_free) {
                     if under_way.len() < RUNNING && under_way.insert(operation.id) {
-                        workers.spawn(Worker { broker: broker.clone(), me }.run(operation));
+                        workers.spawn(watched(
+                            operation.id,
+                            Worker { broker: broker.clone(), me }.run(operation),
+                        ));
                     }
                 }
             }
@@ -227,6 +232,14 @@ pub async fn work_off(broker: Arc<Broker>) {
     }
     // Each one stops before its next step.
     while workers.join_next().await.is_some() {}
+}
+
+/// An operation whose work panics is left to whoever looks for abandoned ones next: until then it is held.
+async fn watched(id: u128, work: impl Future<Output = u128>) -> u128 {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(operation = format!("{id:032x}"), "an operation has failed and is begun again");
+        id
+    })
 }
 
 async fn forget_old(broker: &Broker, all: &[Operation]) {

@@ -1,6 +1,7 @@
 //! Queue policies: what operators put, and what of it concerns a create before the store sees it.
 
 use super::{Broker, Error};
+use crate::lengthy;
 use codeq_queue::policy::{Hold, LaneStats, SchemaMode};
 use codeq_queue::queue::check_command;
 use codeq_queue::{
@@ -22,6 +23,12 @@ struct CreateRule {
     schema: Option<PayloadSchema>,
     mode: SchemaMode,
     max_attempts: Option<u32>,
+}
+
+impl CreateRule {
+    fn patterns(&self) -> usize {
+        self.schema.as_ref().map_or(0, PayloadSchema::patterns)
+    }
 }
 
 /// The policies that say something about creates, as far as this process knows them.
@@ -73,6 +80,26 @@ impl CreateRules {
         rules.get(&queue).map(|(_, rule)| rule.clone())
     }
 
+    /// Refuses a rule with which the tenant would have too many expressions.
+    fn check_patterns(&self, queue: &QueueKey, rule: Option<&CreateRule>) -> Result<(), Refusal> {
+        let Some(patterns) = rule.map(CreateRule::patterns).filter(|patterns| *patterns > 0) else {
+            return Ok(());
+        };
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let others = rules.iter().filter(|(key, _)| key.tenant == queue.tenant && *key != queue);
+        let others: usize = others.map(|(_, (_, rule))| rule.patterns()).sum();
+        match others + patterns > limits::SCHEMA_PATTERNS {
+            true => Err(Refusal::InvalidPolicy {
+                field: "payloadSchema".into(),
+                message: format!(
+                    "the schemas of a tenant have at most {} patterns together",
+                    limits::SCHEMA_PATTERNS
+                ),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a payload that its queue does not take.
     pub fn check(&self, task: &NewTask) -> Result<(), Refusal> {
         self.of(task).map_or(Ok(()), |rule| self.check_by(&rule, task))
@@ -99,6 +126,7 @@ impl CreateRules {
     }
 }
 
+/// What a policy says of creates.
 fn create_rule(policy: &QueuePolicy) -> Result<Option<CreateRule>, Refusal> {
     if policy.payload_schema.is_none() && policy.max_attempts.is_none() {
         return Ok(None);
@@ -155,7 +183,9 @@ impl Broker {
             let message = format!("must have at most {} bytes", limits::POLICY_BYTES);
             return Err(Refusal::InvalidPolicy { field: String::new(), message }.into());
         }
-        let rule = create_rule(&QueuePolicy::read(policy)?)?;
+        let policy = QueuePolicy::read(policy)?;
+        let rule = lengthy::aside(|| create_rule(&policy))?;
+        self.create_rules.check_patterns(&queue, rule.as_ref())?;
         let stored = store.put_policy(queue.clone(), text.into()).await??;
         self.create_rules.set(queue, (stored.version, stored.updated_at), rule);
         Ok(stored)
@@ -199,5 +229,32 @@ impl Broker {
     /// Payloads that did not match their schema and were let pass.
     pub fn schema_warnings(&self) -> u64 {
         self.create_rules.warned.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_of_a_tenant_are_bounded_over_all_its_queues() {
+        let rule = |count: usize| {
+            let named = vec![r#"{"pattern":"a"}"#; count].join(",");
+            let policy =
+                QueuePolicy::parse(&format!("{{\"payloadSchema\":{{\"allOf\":[{named}]}}}}")).expect("a policy");
+            create_rule(&policy).expect("a schema")
+        };
+        let rules = CreateRules::default();
+        let queue = |tenant: &str, command: &str| QueueKey::new(tenant, command);
+        for command in ["a", "b"] {
+            rules.set(queue("acme", command), (1, Time::ZERO), rule(100));
+        }
+        let check = |tenant: &str, command: &str, count: usize| {
+            rules.check_patterns(&queue(tenant, command), rule(count).as_ref())
+        };
+        let left = limits::SCHEMA_PATTERNS - 200;
+        assert!(check("acme", "c", left + 1).is_err());
+        assert_eq!((check("acme", "c", left), check("acme", "b", 100), check("globex", "c", 100)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(rules.check_patterns(&queue("acme", "c"), None), Ok(()));
     }
 }

@@ -39,7 +39,9 @@ pub struct Groups {
 }
 
 impl Broker {
+    /// One page. Everything that looks for tasks by a filter comes through here, so that this is where filters are checked.
     pub async fn list(&self, page: Page) -> Result<Listed, Error> {
+        page.filter.check()?;
         Ok(self.store.list(page).await??)
     }
 

@@ -139,6 +139,11 @@ impl Drop for Lent {
 }
 
 impl Broker {
+    /// Whether the caller may claim tasks of these commands; none are all that its token allows.
+    pub fn check_commands(caller: &Caller, commands: &[String]) -> Result<(), Refusal> {
+        allowed(&caller.event_types, Some(commands)).map(drop)
+    }
+
     /// Lends up to `count` tasks, waiting for the first if asked to.
     pub async fn claim(
         self: &Arc<Self>,
@@ -150,7 +155,11 @@ impl Broker {
         let asked_at = self.traces.now();
         let lease = lease_length(request.lease_seconds, self.settings.default_lease);
         let commands = allowed(&caller.event_types, request.commands.as_deref())?;
-        let _place = self.place(&caller.tenant, wait)?;
+        let queues = match &commands {
+            Commands::Any => 1,
+            Commands::These(commands) => commands.len(),
+        };
+        let _places = (self.place(&caller.tenant, wait)?, self.queue_places(&caller.tenant, wait, queues)?);
         let (tenant, count) = (caller.tenant.clone(), request.count);
         let is_default_lease = request.lease_seconds <= 0;
         let claim = Claim { tenant, commands, owner: owner.clone(), lease, is_default_lease, count, wait };

@@ -38,7 +38,7 @@ impl Claimer {
                         return (arrivals, Ok(lent));
                     }
                     // It stays held, only nobody is told of it before another of the tenant is served.
-                    Err(Error::Refused(Refusal::TooManyWaiting(_))) => {}
+                    Err(Error::Refused(Refusal::TooManyWaiting(_) | Refusal::TooManyQueueWaits(_))) => {}
                     Err(Error::Refused(refusal)) => return (arrivals, Err(refusal)),
                     Ok(_) => {}
                     Err(failed) => tracing::debug!(err = %failed, "a held Ready tries again"),

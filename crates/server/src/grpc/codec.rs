@@ -10,6 +10,9 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 /// Items in a batch beyond which it is not even refused item by item. An item of two bytes takes hundreds
 /// in memory.
 const BATCH_ITEMS: usize = 100_000;
+/// Fields of all items together, or of an event without items: names in a Ready, tags of a task. One of two bytes takes
+/// fifty in memory. A batch of a thousand tasks with everything that a task may have has less than half of it.
+const FIELDS: usize = 400_000;
 
 /// Something a stream answers with. It is written when the transport takes it.
 pub trait Answer: Send + 'static {
@@ -77,24 +80,50 @@ impl<E: Event, A> Decoder for Wire<E, A> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<E>, Status> {
-        // Every item takes two bytes at least.
-        if buffer.remaining() > 2 * BATCH_ITEMS && items(buffer.chunk(), E::BATCH) > BATCH_ITEMS {
-            return Err(Status::resource_exhausted("too many items in a batch"));
+        // Every item takes two bytes at least, and so does every field.
+        if buffer.remaining() > 2 * BATCH_ITEMS {
+            let Counted { items, fields } = Counted::of(buffer.chunk(), E::BATCH);
+            if items > BATCH_ITEMS {
+                return Err(Status::resource_exhausted("too many items in a batch"));
+            }
+            if fields > FIELDS {
+                return Err(Status::resource_exhausted("too many fields in a message"));
+            }
         }
         E::decode(buffer).map(Some).map_err(|error| Status::internal(error.to_string()))
     }
 }
 
-/// Counts the items of the batches in a message without reading them.
-fn items(mut message: &[u8], batch: u32) -> usize {
-    let mut count = 0;
-    while let Some((field, bytes)) = next_field(&mut message) {
-        let mut inner = bytes.filter(|_| field == batch).unwrap_or_default();
-        while next_field(&mut inner).is_some() {
-            count += 1;
+/// What a message would become, counted without reading it.
+#[derive(PartialEq, Eq, Default, Debug)]
+struct Counted {
+    /// Of its batches.
+    items: usize,
+    /// Of those items, and of events that are no batches.
+    fields: usize,
+}
+
+impl Counted {
+    fn of(mut message: &[u8], batch: u32) -> Counted {
+        let mut counted = Counted::default();
+        while let Some((field, bytes)) = next_field(&mut message) {
+            let mut event = bytes.unwrap_or_default();
+            while let Some((_, item)) = next_field(&mut event) {
+                match field == batch {
+                    true => {
+                        counted.items += 1;
+                        counted.fields += fields(item.unwrap_or_default());
+                    }
+                    false => counted.fields += 1,
+                }
+            }
         }
+        counted
     }
-    count
+}
+
+fn fields(mut message: &[u8]) -> usize {
+    std::iter::from_fn(|| next_field(&mut message)).count()
 }
 
 /// The number of the next field, and its bytes if it has a length; none at the end, or where the message
@@ -121,12 +150,15 @@ mod tests {
         let tasks = vec![CreateTask { seq: 7, command: "c".into(), ..CreateTask::default() }; 300];
         let batch = producer_event::Event::CreateBatch(CreateTaskBatch { tasks: tasks.clone() });
         let bytes = ProducerEvent { event: Some(batch) }.encode_to_vec();
-        assert_eq!(items(&bytes, ProducerEvent::BATCH), 300);
-        assert_eq!(items(&[bytes.clone(), bytes.clone()].concat(), ProducerEvent::BATCH), 600);
-        let single = producer_event::Event::Create(tasks[0].clone());
-        assert_eq!(items(&ProducerEvent { event: Some(single) }.encode_to_vec(), ProducerEvent::BATCH), 0);
+        let count = |bytes: &[u8]| Counted::of(bytes, ProducerEvent::BATCH);
+        assert_eq!(count(&bytes), Counted { items: 300, fields: 600 });
+        assert_eq!(count(&[bytes.clone(), bytes.clone()].concat()), Counted { items: 600, fields: 1200 });
+        let tagged = CreateTask { tags: vec![String::new(); 500], ..tasks[0].clone() };
+        let single = producer_event::Event::Create(tagged);
+        let single = ProducerEvent { event: Some(single) }.encode_to_vec();
+        assert_eq!(count(&single), Counted { items: 0, fields: 502 });
         for end in 0..bytes.len() {
-            assert!(items(&bytes[..end], ProducerEvent::BATCH) <= 300);
+            assert!(count(&bytes[..end]).items <= 300);
         }
     }
 }

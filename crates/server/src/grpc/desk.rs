@@ -1,7 +1,7 @@
 //! What a stream has in hand: calls under way, and answers that the transport has not taken yet.
 
 use super::UNANSWERED;
-use crate::budget::Share;
+use crate::budget::{Overfull, Share, Weight};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,6 +57,11 @@ impl<A> Desk<A> {
         self.bytes += bytes;
         self.share.hold(bytes);
         self.calls.push(Call { bytes, work: Box::pin(work) });
+    }
+
+    /// What is kept for this stream beyond its calls.
+    pub fn weigh(&self, bytes: usize) -> Result<Weight, Overfull> {
+        Weight::of(&self.share, bytes)
     }
 
     /// How many more events may be read now.

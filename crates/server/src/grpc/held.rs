@@ -12,6 +12,7 @@ use super::HELD_READYS;
 use super::claimer::{Claimed, Claimer, Claiming};
 use crate::auth::Caller;
 use crate::broker::{Broker, ClaimRequest, Lent};
+use crate::budget::Weight;
 use codeq_queue::{Owner, Refusal, Task, limits};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -40,6 +41,8 @@ const FIRST_TASK_BYTES: usize = 16 * 1024;
 
 /// A Ready as it was sent.
 pub struct Ready {
+    /// What it takes of the caller's budget until it is answered.
+    pub _weight: Weight,
     pub request: ClaimRequest,
     /// Answered by a batch.
     pub is_batch: bool,

@@ -27,6 +27,10 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::codec::EncodeBuf;
 
+/// What a held Ready takes in memory besides the names in it, and what each name takes besides its text.
+const READY_BYTES: usize = 512;
+const NAME_BYTES: usize = 32;
+
 /// What a stream says to its worker. Smaller than the generated event, which has room for a whole task.
 pub enum WorkerAnswer {
     Hello(HelloAck),
@@ -193,13 +197,21 @@ impl Working {
     fn hold(&self, ready: worker::Ready, desk: &mut Desk<WorkerAnswer>) {
         let mut commands = ready.commands;
         commands.retain(|command| !command.trim().is_empty());
+        commands.shrink_to_fit();
         let count = usize::try_from(ready.count).unwrap_or(0).clamp(1, limits::STREAM_BATCH);
-        let order = match order(&ready.order, &ready.weights) {
+        // At once: what may not be asked for is not kept until it is its turn.
+        let allowed = Broker::check_commands(&self.caller, &commands);
+        let order = match allowed.and_then(|()| order(&ready.order, &ready.weights)) {
             Ok(order) => order,
             Err(refusal) => {
                 let (code, message) = texts::ready(&refusal);
                 return desk.answer(error(code, &message));
             }
+        };
+        let names = commands.iter().chain(ready.weights.keys());
+        let bytes = READY_BYTES + names.map(|name| NAME_BYTES + name.len()).sum::<usize>();
+        let Ok(weight) = desk.weigh(bytes) else {
+            return desk.finish(Status::resource_exhausted("too many bytes in flight"));
         };
         let request = ClaimRequest {
             commands: Some(commands),
@@ -210,7 +222,7 @@ impl Working {
             info: self.reporter.info.clone(),
             protocol: Protocol::Grpc,
         };
-        let ready = Ready { request, is_batch: count > 1 };
+        let ready = Ready { _weight: weight, request, is_batch: count > 1 };
         if self.held.as_ref().is_some_and(|held| !held.hold(ready)) {
             let text = format!("too many held Readys (max {HELD_READYS})");
             desk.finish(Status::resource_exhausted(text));

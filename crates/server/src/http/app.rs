@@ -16,7 +16,7 @@ use crate::stamp::WireTime;
 use crate::telemetry::seldom::ThrottledLog;
 use crate::telemetry::traces::Traces;
 use codeq_queue::Time;
-use codeq_store::{Clock, SlewedClock, TestClock};
+use codeq_store::{Clock, SlewedClock, Supervisor, TestClock};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,8 @@ pub struct App {
     pub store_provider: &'static str,
     /// Where tasks are kept, if it is a directory of this machine.
     pub data_directory: Option<PathBuf>,
+    /// Knows what of the background work fails.
+    pub supervisor: Arc<Supervisor>,
     /// When failures are logged.
     complaints: ThrottledLog,
     /// The clock that a test moves.
@@ -93,6 +95,7 @@ impl App {
             is_local: config.mode == Mode::Dev,
             store_provider: config.persistence.name(),
             data_directory,
+            supervisor: Arc::default(),
             complaints: ThrottledLog::default(),
             test_clock: config.test_clock.then(TestClock::shared),
             has_metrics_port: config.metrics.is_some(),
@@ -117,6 +120,10 @@ impl App {
 
     pub fn tracing(self, traces: Traces) -> App {
         App { traces, ..self }
+    }
+
+    pub fn supervised(self, supervisor: Arc<Supervisor>) -> App {
+        App { supervisor, ..self }
     }
 
     /// From now on requests are served.

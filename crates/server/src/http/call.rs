@@ -6,6 +6,7 @@ use super::watched::Pace;
 use crate::auth::Caller;
 use crate::broker::Broker;
 use crate::budget::Share;
+use crate::lengthy;
 use axum::body::Body;
 use axum::http::Request;
 use axum::http::header::CONTENT_LENGTH;
@@ -133,10 +134,10 @@ impl Call {
 
 /// Reads a body that has to be there.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
-    json::read(body).map_err(|_| Refusal::InvalidBody.into())
+    lengthy::of(body.len(), || json::read(body)).map_err(|_| Refusal::InvalidBody.into())
 }
 
 /// Reads a body that may be left out.
 pub fn parse_or_empty<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
-    json::read_or_empty(body).map_err(|_| Refusal::InvalidBody.into())
+    lengthy::of(body.len(), || json::read_or_empty(body)).map_err(|_| Refusal::InvalidBody.into())
 }

@@ -192,8 +192,11 @@ fn status(refusal: &Refusal) -> StatusCode {
         }
         Refusal::TooManyOperations(_)
         | Refusal::TooManyWaiting(_)
+        | Refusal::TooManyQueueWaits(_)
         | Refusal::TooManySchedules(_)
+        | Refusal::TooManyUniqueKeys(_)
         | Refusal::TooManyPolicies(_)
+        | Refusal::PoliciesTooLarge(_)
         | Refusal::QueueFull
         | Refusal::TooManyBatches(_)
         | Refusal::TooManySubscriptions(_) => StatusCode::TOO_MANY_REQUESTS,

@@ -2,14 +2,15 @@
 
 use super::call::Call;
 use crate::stamp::{self, WireTime};
-use codeq_queue::{Filter, Refusal, TaskId, TaskStatus, Time, Whereabouts};
+use codeq_queue::{Filter, Refusal, TaskId, TaskStatus, Time, Whereabouts, limits};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 const STATUSES: [TaskStatus; 4] =
     [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Completed, TaskStatus::Failed];
-/// Headers that one filter may name.
-const HEADERS: usize = 16;
+
+/// Bytes of an unknown name that an error tells.
+const NAME_SHOWN_BYTES: usize = 64;
 
 fn invalid(text: String) -> Refusal {
     Refusal::InvalidFilter(text)
@@ -34,18 +35,23 @@ pub fn of_body(given: Option<Map<String, Value>>) -> Result<Filter, Refusal> {
         match value {
             Value::String(text) => add(&mut filter, &name, &text)?,
             Value::Null => {}
-            _ => return Err(invalid(format!("filter {name} must be a string"))),
+            _ => return Err(invalid(format!("filter {} must be a string", named(&name)))),
         }
     }
     Ok(filter)
+}
+
+/// A name as an error tells it: whoever sends a long one does not get it back.
+fn named(name: &str) -> &str {
+    limits::cut(name, NAME_SHOWN_BYTES)
 }
 
 /// An empty value is the same as none.
 fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
     let text = || Some(value.to_owned());
     if let Some(header) = name.strip_prefix("header.").filter(|header| !header.is_empty()) {
-        if filter.headers.len() == HEADERS {
-            return Err(invalid(format!("more than {HEADERS} headers")));
+        if filter.headers.len() == limits::HEADERS {
+            return Err(invalid(format!("more than {} headers", limits::HEADERS)));
         }
         filter.headers.push((header.to_owned(), value.to_owned()));
         return Ok(());
@@ -69,7 +75,7 @@ fn add(filter: &mut Filter, name: &str, value: &str) -> Result<(), Refusal> {
         "tag" => filter.tag = text(),
         "schedule" => filter.schedule = text(),
         "batch" => filter.batch = Some(batch(value)?),
-        _ => return Err(invalid(format!("unknown filter {name}"))),
+        _ => return Err(invalid(format!("unknown filter {}", named(name)))),
     }
     Ok(())
 }
@@ -160,6 +166,7 @@ mod tests {
             ),
             (json!({"createdAfter": "yesterday"}), "invalid 'createdAfter' (use RFC3339)"),
             (json!({"command": 1}), "filter command must be a string"),
+            (json!({"x".repeat(100): ""}), &format!("unknown filter {}", "x".repeat(64))),
         ] {
             assert_eq!(read(bad).unwrap_err().to_string(), text);
         }

@@ -8,6 +8,7 @@ use crate::seats::{Seat, Seats};
 use crate::tls::{Inside, Tls, Transport};
 use axum::body::Body;
 use axum::http::header::EXPECT;
+use codeq_store::supervisor::vital;
 use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -87,7 +88,7 @@ where
     let connections = listening.connections.clone();
     let Doors { seats, tls } = doors.clone();
     let serve = Arc::new(serve);
-    tokio::spawn(async move {
+    vital("accepting connections", async move {
         let accepting = async {
             loop {
                 let seat = seats.reserve().await;

@@ -63,12 +63,12 @@ pub fn imported(line: &codeq_api::admin::ExportedTask<'_>) -> Result<Option<Box<
     let request = OptionsRequest {
         lane: Some(line.task.lane.to_string()),
         tags: line.task.tags.iter().map(|tag| tag.to_string()).collect(),
-        unique: line.unique.clone().map(unique_request),
+        unique: line.more.unique.clone().map(unique_request),
         expires_at: None,
         expire_seconds: None,
-        max_run_seconds: line.max_run_seconds,
+        max_run_seconds: line.more.max_run_seconds,
         after: line.task.after.iter().map(|id| id.to_string()).collect(),
-        on_dependency_failure: line.on_dependency_failure.clone(),
+        on_dependency_failure: line.more.on_dependency_failure.clone(),
         // Batches stay where they are.
         batch_id: None,
     };

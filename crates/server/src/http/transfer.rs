@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
-use codeq_api::admin::{ExportEnd, ExportedTask, ImportedBody, RefusedLine};
+use codeq_api::admin::{ExportEnd, ExportedMore, ExportedTask, ImportedBody, RefusedLine};
 use codeq_api::json;
 use codeq_queue::dependency::check_after;
 use codeq_queue::store::Import;
@@ -120,9 +120,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn exported_task<'a>((task, record): &'a Moved, stamp: &WireTime) -> ExportedTask<'a> {
-    ExportedTask {
-        // Keys of results are the business of the server that keeps them.
-        task: show::task(task, "", stamp),
+    let more = ExportedMore {
         idempotency_key: task.body.idempotency_key.as_deref().map(Cow::Borrowed),
         visible_at: match task.state {
             State::Delayed { until } => Some(stamp.text(until)),
@@ -137,7 +135,9 @@ fn exported_task<'a>((task, record): &'a Moved, stamp: &WireTime) -> ExportedTas
             .filter(|options| options.on_failure == OnFailure::Run)
             .map(|options| options.on_failure.word().into()),
         result: record.as_ref().map(|record| show::whole_record(task.id, record, stamp)),
-    }
+    };
+    // Keys of results are the business of the server that keeps them.
+    ExportedTask { task: show::task(task, "", stamp), more }
 }
 
 pub async fn import(mut call: Call, admin: Admin) -> Result<Response, Error> {
@@ -274,9 +274,9 @@ impl Reader {
             None if crate::auth::is_tenant(&line.task.tenant_id) => (*line.task.tenant_id).into(),
             None => return Err(Refusal::InvalidBody),
         };
-        let record = line.result.as_ref().map(record).transpose()?;
+        let record = line.more.result.as_ref().map(record).transpose()?;
         let state = state(&line, record.as_ref(), self.now)?;
-        Import { task: task(line, tenant, state, self.now)?, record }.check()
+        Import { task: task(line, tenant, state, self.now)?, record }.check(self.now)
     }
 }
 
@@ -294,14 +294,14 @@ fn task(
     let given = line.task;
     let command = codeq_queue::queue::check_command(&given.command)?.into();
     json::check(&given.payload).map_err(|_| Refusal::InvalidBody)?;
-    let at = |text: &str| stamp::parse(text).unwrap_or(now).min(now);
+    let at = |text: &str| stamp::parse(text).unwrap_or(now);
     let body = TaskBody {
         tenant,
         command,
         payload: given.payload.into(),
         webhook: text(given.webhook),
         headers: given.headers.into_owned().into(),
-        idempotency_key: line.idempotency_key.and_then(text),
+        idempotency_key: line.more.idempotency_key.and_then(text),
         trace_parent: text(given.trace_parent),
         trace_state: text(given.trace_state),
         options,
@@ -309,11 +309,11 @@ fn task(
     Ok(Task {
         id: TaskId::parse(&given.id).ok_or(Refusal::InvalidBody)?,
         body: Arc::new(body),
-        priority: given.priority.min(codeq_queue::limits::PRIORITY_MAX),
+        priority: given.priority,
         state,
         attempts: given.attempts,
-        refunds: given.refunds.min(given.attempts),
-        max_attempts: given.max_attempts.max(1),
+        refunds: given.refunds,
+        max_attempts: given.max_attempts,
         error: text(given.error).map(Into::into),
         checkpoint: given.checkpoint.map(|text| text.0.get().into()),
         progress: None,
@@ -328,7 +328,7 @@ fn state(
     record: Option<&ResultRecord>,
     now: codeq_queue::Time,
 ) -> Result<State, Refusal> {
-    let visible = line.visible_at.as_deref().and_then(stamp::parse).filter(|at| *at > now);
+    let visible = line.more.visible_at.as_deref().and_then(stamp::parse).filter(|at| *at > now);
     let reason = record.and_then(|record| record.failure_reason);
     match (&*line.task.status, record.is_some()) {
         // It asks here for what it waited for there. Its delay is not told.

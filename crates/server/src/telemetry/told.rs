@@ -7,6 +7,7 @@ use codeq_queue::event::{Event, What};
 use codeq_queue::{AttemptOutcome, State};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Lines that wait to be written.
@@ -20,14 +21,15 @@ pub struct Told {
 
 /// The end that writes.
 pub struct Teller {
-    lines: Receiver<Event>,
+    lines: Mutex<Receiver<Event>>,
     left_out: Arc<AtomicU64>,
 }
 
-pub fn pair() -> (Told, Teller) {
+pub fn pair() -> (Told, Arc<Teller>) {
     let (sender, receiver) = channel(WAITING);
     let left_out = Arc::<AtomicU64>::default();
-    (Told { lines: sender, left_out: left_out.clone() }, Teller { lines: receiver, left_out })
+    let teller = Teller { lines: Mutex::new(receiver), left_out: left_out.clone() };
+    (Told { lines: sender, left_out }, Arc::new(teller))
 }
 
 impl Told {
@@ -42,8 +44,9 @@ impl Told {
 
 impl Teller {
     /// Until the store is gone.
-    pub async fn run(mut self) {
-        while let Some(event) = self.lines.recv().await {
+    pub async fn run(self: Arc<Self>) {
+        let mut lines = self.lines.lock().await;
+        while let Some(event) = lines.recv().await {
             tell(&event);
             let count = self.left_out.swap(0, Ordering::Relaxed);
             if count > 0 {

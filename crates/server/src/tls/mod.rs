@@ -90,6 +90,8 @@ impl Tls {
                     seen = stamp;
                     metrics.certified(self.validity());
                 }
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime ends.
                 Err(_) => return,
             }
         }

@@ -31,15 +31,15 @@ use crate::metrics::Metrics;
 use crate::rate::{Limiter, RateScope};
 use callbacks::{Callbacks, Policy};
 use codeq_queue::Time;
-use codeq_store::Clock;
+use codeq_store::{Clock, Supervisor};
 use door::{DoorOptions, OutboundClient};
 use notifier::Notifier;
 use outbound::Outbound;
 use parked::Key;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// What both senders need.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Sender {
 /// The senders at work.
 pub struct Webhooks {
     outbound: Option<Arc<Outbound>>,
-    loops: JoinSet<()>,
+    loops: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Webhooks {
@@ -76,9 +76,11 @@ impl Webhooks {
         metrics: &Arc<Metrics>,
         clock: &Arc<dyn Clock>,
         draining: &CancellationToken,
+        supervisor: &Arc<Supervisor>,
     ) -> Result<Webhooks, String> {
-        let mut loops = JoinSet::new();
-        loops.spawn(upkeep::run(broker.clone(), config.webhooks.subscription_cleanup_interval));
+        let (tidying, interval) = (broker.clone(), config.webhooks.subscription_cleanup_interval);
+        let tidy = supervisor.keep("subscriptions", move || upkeep::run(tidying.clone(), interval));
+        let mut loops = vec![AbortOnDropHandle::new(tidy)];
         if !config.webhooks.enabled {
             return Ok(Webhooks { outbound: None, loops });
         }
@@ -91,15 +93,19 @@ impl Webhooks {
             limiter: Arc::new(Limiter::new(RateScope::Webhook, config.rate_limits.webhook)),
             draining: draining.clone(),
         };
-        loops.spawn(Callbacks::new(sender.clone(), Policy::new(config)).run());
-        loops.spawn(Notifier { sender }.run());
+        let callbacks = Callbacks::new(sender.clone(), Policy::new(config));
+        let kept = [
+            supervisor.keep("callbacks", move || callbacks.clone().run()),
+            supervisor.keep("notifications", move || Notifier { sender: sender.clone() }.run()),
+        ];
+        loops.extend(kept.map(AbortOnDropHandle::new));
         Ok(Webhooks { outbound: Some(outbound), loops })
     }
 
     /// Takes nothing more and lets attempts in flight end, for so long. What is not reported by then is due
     /// again at the next start.
-    pub async fn drain(mut self, patience: Duration) {
-        self.loops.abort_all();
+    pub async fn drain(self, patience: Duration) {
+        drop(self.loops);
         if let Some(outbound) = self.outbound {
             outbound.drain(patience).await;
         }

@@ -79,11 +79,9 @@ impl Outbound {
     }
 
     async fn run(self: Arc<Self>, ticket: Ticket, errand: Box<dyn OutboundJob>) {
+        let slot = Slot { outbound: self.clone(), ticket: Some(ticket), is_prompt: None };
         let told = errand.message().await.filter(|_| errand.may_start());
-        let Some((message, memory)) = told else {
-            self.lanes().finished(ticket, None);
-            return self.pump();
-        };
+        let Some((message, memory)) = told else { return };
         let span = match errand.span() {
             Some(beginning) => beginning.await,
             None => None,
@@ -95,8 +93,7 @@ impl Outbound {
             span.end(attempt.error.as_deref());
         }
         let ending = self.endings.acquire().await;
-        self.lanes().finished(ticket, Some(attempt.is_prompt));
-        self.pump();
+        slot.give_back(attempt.is_prompt);
         errand.finished(attempt).await;
         drop(ending);
     }
@@ -110,5 +107,28 @@ impl Outbound {
 
     fn lanes(&self) -> MutexGuard<'_, Lanes<Box<dyn OutboundJob>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A slot in use. Whatever comes of the attempt, a panic included, the next one gets it.
+struct Slot {
+    outbound: Arc<Outbound>,
+    ticket: Option<Ticket>,
+    /// Whether the host answered soon; none if it was not called.
+    is_prompt: Option<bool>,
+}
+
+impl Slot {
+    fn give_back(mut self, is_prompt: bool) {
+        self.is_prompt = Some(is_prompt);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.outbound.lanes().finished(ticket, self.is_prompt);
+            self.outbound.pump();
+        }
     }
 }

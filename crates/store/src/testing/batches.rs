@@ -3,16 +3,22 @@
 //! What a caller may ask for must never break a store: it is done, or refused, and the next caller is served.
 //! The bytes choose verbs, counts and sizes; sizes lean to the bounds, because that is where sums overflow.
 
+mod rare;
+
 use super::exam::request::New;
 use crate::clock::{Clock, ManualClock};
 use codeq_queue::store::{
     Abandon, Cancel, Claim, Heartbeat, Import, Items, Nack, Report, Submit, TaskRef, Wait,
 };
 use codeq_queue::subscription::{DeliveryMode, NewSubscription};
-use codeq_queue::{Commands, NewTask, Outcome, Owner, QueueKey, Store, Task, TaskId, Time, limits};
+use codeq_queue::{
+    Commands, NewTask, OnConflict, Outcome, Owner, QueueKey, Store, Task, TaskId, Time, UniqueUntil, limits,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Kinds of calls that the bytes choose from.
+pub const VERBS: usize = 21;
 /// Tasks that later batches act on.
 const REMEMBERED: usize = 4096;
 
@@ -81,7 +87,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn call(&mut self) -> Result<(), codeq_queue::Failure> {
-        match self.choices.next() % 16 {
+        match self.choices.next() % VERBS {
             0..=3 => self.create().await,
             4 | 5 => self.claim().await,
             6 => self.submit().await,
@@ -96,11 +102,21 @@ impl<'a> Caller<'a> {
                 self.clock.advance(Duration::from_secs(self.choices.next() as u64 * 60));
                 self.store.queues(None).await.map(drop)
             }
-            _ => self.clean().await,
+            15 => self.clean().await,
+            16 => self.group().await,
+            17 => self.plan().await,
+            18 => self.rule().await,
+            19 => self.note().await,
+            _ => self.look().await,
         }
     }
 
     fn new_task(&mut self) -> NewTask {
+        let new = self.request();
+        self.optional(new).build(&self.tenant())
+    }
+
+    fn request(&mut self) -> New {
         let mut new = New::of(&self.command()).max_attempts(1 + self.choices.next() as u32 % 3);
         new = new.payload(&self.choices.text(self.content_bytes));
         if self.choices.next().is_multiple_of(2) {
@@ -117,7 +133,27 @@ impl<'a> Caller<'a> {
         if self.choices.next().is_multiple_of(8) {
             new = new.delayed_ms(60_000);
         }
-        new.build(&self.tenant())
+        new
+    }
+
+    /// With what few tasks have.
+    fn optional(&mut self, new: New) -> New {
+        let lane = "l".repeat(1 + self.choices.up_to(limits::LANE_BYTES - 1));
+        match self.choices.next() % 8 {
+            0 => new.lane(&lane).max_run(limits::MAX_RUN),
+            1 => new.lane(&lane).expires_at(self.clock.now().plus(Duration::from_secs(90))),
+            2 => {
+                let key = "u".repeat(1 + self.choices.up_to(limits::UNIQUE_KEY_BYTES - 1));
+                let on_conflict = OnConflict::ALL[self.choices.next() % OnConflict::ALL.len()];
+                new.unique(&key, UniqueUntil::Ended, on_conflict)
+            }
+            3 => {
+                let count = self.choices.up_to(limits::DEPENDENCIES).min(self.made.len());
+                new.after(&self.made[self.made.len() - count..]).run_anyway()
+            }
+            4 => new.trace(&"t".repeat(limits::TRACE_PARENT_BYTES), &"s".repeat(limits::TRACE_STATE_BYTES)),
+            _ => new,
+        }
     }
 
     fn remember(&mut self, ids: impl Iterator<Item = TaskId>) {
@@ -246,8 +282,12 @@ impl<'a> Caller<'a> {
             min_interval: Duration::ZERO,
         };
         for _ in 0..self.count() {
-            let _ = self.store.subscribe(subscription.clone()).await?;
+            let made = self.store.subscribe(subscription.clone()).await?;
+            if let Ok(made) = made {
+                let _ = self.store.renew(self.tenant(), made.id, 60).await?;
+            }
         }
+        self.store.subscriptions().await?;
         self.store.expire_subscriptions().await.map(drop)
     }
 

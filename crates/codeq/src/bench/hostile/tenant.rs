@@ -22,6 +22,9 @@ const SUBMIT_BYTES: usize = 8 << 20;
 /// Claims that wait, and the commands that each names.
 const POLLS: usize = 100;
 const POLL_COMMANDS: usize = 256;
+/// Entries of a list, and keys of an object.
+const LIST_ITEMS: usize = 4_000_000;
+const OBJECT_KEYS: usize = 400_000;
 const REST: Duration = Duration::from_millis(20);
 
 pub fn attack(target: &Target, over: &CancellationToken) -> JoinSet<()> {
@@ -36,6 +39,8 @@ pub fn attack(target: &Target, over: &CancellationToken) -> JoinSet<()> {
     (0..SUBMITTERS).for_each(|number| spawn(Box::pin(submit(address, number))));
     (0..POLLS).for_each(|number| spawn(Box::pin(poll(address, number))));
     spawn(Box::pin(many_commands(address)));
+    spawn(Box::pin(long_lists(address)));
+    spawn(Box::pin(many_keys(address)));
     spawn(Box::pin(fair_claims(address)));
     spawn(Box::pin(subscribe(address)));
     spawn(Box::pin(dead_receivers(address)));
@@ -93,6 +98,29 @@ async fn many_commands(address: SocketAddr) {
             (0..100).map(|at| json!({"command": format!("many-{number}-{at}"), "payload": 1})).collect();
         ask(&mut client, address, "/v1/codeq/tasks/batch", HOSTILE[0], &json!({"tasks": tasks})).await;
         tokio::time::sleep(REST * 2).await;
+    }
+}
+
+/// Lists of very many nothings: small as a text, large when they are read.
+async fn long_lists(address: SocketAddr) {
+    let body = json!({"results": vec![0; LIST_ITEMS]});
+    let mut client = None;
+    loop {
+        ask(&mut client, address, "/v1/codeq/tasks/batch/results", HOSTILE[0], &body).await;
+        tokio::time::sleep(REST * 10).await;
+    }
+}
+
+/// Objects of very many keys, each of which has to be compared with the others.
+async fn many_keys(address: SocketAddr) {
+    let keys: serde_json::Map<String, Value> =
+        (0..OBJECT_KEYS).map(|number| (number.to_string(), Value::Null)).collect();
+    let body = json!({"status": "COMPLETED", "result": keys});
+    let path = format!("/v1/codeq/tasks/{NOBODY}/result");
+    let mut client = None;
+    loop {
+        ask(&mut client, address, &path, HOSTILE[1], &body).await;
+        tokio::time::sleep(REST * 10).await;
     }
 }
 

@@ -8,6 +8,7 @@ use crate::kvrocks::coordination::events::EventSink;
 use crate::kvrocks::format::keys::queue_text;
 use crate::kvrocks::redis::connection::{Command, Connection, Target, listen};
 use crate::kvrocks::redis::gate::Gate;
+use crate::supervisor::vital;
 use codeq_queue::{Failure, QueueKey, TaskId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,9 +81,9 @@ impl Publisher {
         };
         let line = Line { connection, channel: channel.into(), mark: mark.into() };
         let (messages, waiting) = mpsc::channel(WAITING);
-        tokio::spawn(line.clone().send_messages(waiting));
+        vital("messages to other processes", line.clone().send_messages(waiting));
         let (events, waiting) = mpsc::channel(WAITING);
-        tokio::spawn(line.clone().send_events(waiting));
+        vital("events to other processes", line.clone().send_events(waiting));
         Publisher { line, messages, events }
     }
 

@@ -13,6 +13,7 @@
 use crate::kvrocks::redis::connection::{Command, Connection, ExchangeError, Held, Reply};
 use crate::kvrocks::redis::replication::{Replication, UNCONFIRMED};
 use crate::kvrocks::redis::script::{AUDITED, Call, NOTED, Names};
+use crate::supervisor::vital;
 use codeq_queue::{Event, Failure};
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -96,7 +97,7 @@ impl Writer {
         let (operations, waiting) = mpsc::channel(WAITING);
         let departed = watch::channel(0).0;
         let sender = Arc::new(Sender { connection, names, replication, tell, nudge, departed });
-        tokio::spawn(sender.run(waiting));
+        vital("writes", sender.run(waiting));
         Writer { operations }
     }
 

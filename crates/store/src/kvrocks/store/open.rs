@@ -18,10 +18,11 @@ use crate::kvrocks::redis::reach::{Reached, line, reach_all};
 use crate::kvrocks::redis::replication::Replication;
 use crate::kvrocks::redis::script::Names;
 use crate::kvrocks::redis::writer::{Nudge, Tell, Writer};
-use crate::kvrocks::store::options::{Backend, KvrocksOptions, Timing};
+use crate::kvrocks::store::options::{Backend, KvrocksOptions};
 use crate::kvrocks::store::{KvrocksStore, StoreContext};
 use crate::kvrocks::timers::carrying::Carrier;
 use crate::kvrocks::timers::clock::Now;
+use crate::kvrocks::timers::start;
 use crate::kvrocks::verbs::rate::Servers;
 use codeq_queue::{Backoff, Time};
 use futures_util::future::join_all;
@@ -29,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 /// Counted attempts for which the policy may give different delays.
 const BACKOFF_STEPS: u32 = 1024;
@@ -65,13 +65,20 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
     keeper.look_for_former_places().await;
     let (claims, serving) = (teller.claims.clone(), keeper.clone());
     let gate = keeper.home().server.gate.clone();
-    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone(), gate));
+    let supervisor = options.supervisor.clone();
+    let (target, hearing) = (home.target().clone(), teller.clone());
+    let listening = supervisor
+        .keep("messages", move || hear(target.clone(), channel.clone(), hearing.clone(), gate.clone()));
     // What happens from here on is heard, unless the server is too slow to say so.
     let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
-    tokio::spawn(async move { claims.serve(serving as Arc<dyn ClaimSource>).await });
+    supervisor.keep("waiting claims", move || {
+        let (claims, serving) = (claims.clone(), serving.clone() as Arc<dyn ClaimSource>);
+        async move { claims.serve(serving).await }
+    });
     keeper.begin_watching();
-    tokio::spawn(keeper.clone().keep_carrying());
-    start_timers(&keeper);
+    let carrying = keeper.clone();
+    supervisor.keep("notes between servers", move || carrying.clone().keep_carrying());
+    start::timers(&keeper, &supervisor);
     if !late.is_empty() {
         let (keeper, options) = (keeper.clone(), options);
         tokio::spawn(async move { keeper.set_up_late(late, &options).await });
@@ -82,43 +89,6 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
         listening.abort();
     });
     Ok(Arc::new(KvrocksStore { keeper }))
-}
-
-fn start_timers(keeper: &Arc<StoreContext>) {
-    let (sweeping, closing) = (keeper.clone(), keeper.clone());
-    match keeper.timing {
-        Timing::Running { sweep_interval } => {
-            let sweeps: Vec<_> = (0..keeper.keyspaces.len())
-                .map(|keyspace| tokio::spawn(sweeping.clone().keep_sweeping(keyspace, sweep_interval)))
-                .chain([
-                    tokio::spawn(sweeping.clone().keep_time()),
-                    tokio::spawn(sweeping.clone().keep_former_places()),
-                ])
-                .collect();
-            tokio::spawn(async move {
-                closing.closed().await;
-                sweeps.iter().for_each(JoinHandle::abort);
-            });
-        }
-        Timing::Stepped => {
-            let (moved, mut moves) = watch::channel(());
-            keeper.now.clock().on_jump(Box::new(move || {
-                moved.send_replace(());
-            }));
-            tokio::spawn(async move {
-                // The clock keeps the hook and the store keeps the clock: only closing ends this.
-                while let Ok(()) = tokio::select! {
-                    () = closing.closed() => return,
-                    moved = moves.changed() => moved,
-                } {
-                    let entered = sweeping.enter().await;
-                    sweeping.noted_health(0, entered.err());
-                    sweeping.teller.claims.ring_all();
-                    sweeping.teller.watchers.tell_all();
-                }
-            });
-        }
-    }
 }
 
 fn shard_names(options: &KvrocksOptions) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::kvrocks::redis::meters::Meters;
-use crate::{Rules, SystemClock};
+use crate::{Rules, Supervisor, SystemClock};
 use codeq_queue::Observer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ pub struct KvrocksOptions {
     pub clock: Arc<dyn Clock>,
     pub observer: Option<Observer>,
     pub meters: Arc<Meters>,
+    /// Knows what of the background work fails.
+    pub supervisor: Arc<Supervisor>,
 }
 
 impl KvrocksOptions {
@@ -146,6 +148,7 @@ impl KvrocksOptions {
             clock: Arc::new(SystemClock),
             observer: None,
             meters: Arc::default(),
+            supervisor: Arc::default(),
         }
     }
 }

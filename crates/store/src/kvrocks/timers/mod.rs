@@ -8,6 +8,7 @@ pub(in crate::kvrocks) mod homes;
 pub(in crate::kvrocks) mod links;
 pub(in crate::kvrocks) mod pointers;
 pub(in crate::kvrocks) mod shares;
+pub(in crate::kvrocks) mod start;
 pub(in crate::kvrocks) mod sweep;
 pub(in crate::kvrocks) mod ticking;
 pub(in crate::kvrocks) mod waits;

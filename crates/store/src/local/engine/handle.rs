@@ -71,30 +71,33 @@ impl ShardHandle {
         Ok(())
     }
 
-    /// Runs `read` on a reading thread.
+    /// Runs `read` on a reading thread, when it is the tenant's turn.
     pub async fn read<T: Send + 'static>(
         &self,
+        tenant: &Arc<str>,
         read: impl FnOnce(&ShardContext) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.read_by(&self.links.pools.lookups, read).await
+        self.read_by(&self.links.pools.lookups, tenant, read).await
     }
 
-    /// Runs `read` on the thread for readings that take their time.
+    /// Runs `read` on the thread for readings that take their time, when it is the tenant's turn.
     pub async fn search<T: Send + 'static>(
         &self,
+        tenant: &Arc<str>,
         read: impl FnOnce(&ShardContext) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.read_by(&self.links.pools.searches, read).await
+        self.read_by(&self.links.pools.searches, tenant, read).await
     }
 
     async fn read_by<T: Send + 'static>(
         &self,
         readers: &Readers,
+        tenant: &Arc<str>,
         read: impl FnOnce(&ShardContext) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let (reply, answer) = oneshot::channel();
         let links = self.links.clone();
-        readers.submit(move || {
+        readers.submit(tenant, move || {
             let _ = reply.send(read(&links));
         });
         answer.await.unwrap_or_else(|_| Err(self.failure()))

@@ -151,6 +151,8 @@ pub struct Ended {
 
 /// A reopened task, with the record of its end.
 const REVIVED: u8 = 40;
+/// As an imported task, with what its last attempt left for the next one.
+const RESUMED: u8 = 41;
 const RELEASED: u8 = 30;
 const AWAITED: u8 = 31;
 
@@ -314,7 +316,7 @@ impl Entry {
                 error: r.optional_shared()?,
             },
             12 => Entry::DeliveryDone { id: r.wide()? },
-            13 => Entry::Imported(Box::new(Imported::read(r)?)),
+            mark @ (13 | RESUMED) => Entry::Imported(Box::new(Imported::read(r, mark == RESUMED)?)),
             14 => Entry::Checkpointed { no: r.number()?, at: r.time()?, checkpoint: r.text()?.into() },
             15 => Entry::CancelAsked {
                 no: r.number()?,
@@ -370,7 +372,8 @@ impl Ended {
 impl Imported {
     fn write(&self, w: &mut Writer) {
         let sketch = &self.sketch;
-        head(w, 13, sketch.no, self.at);
+        let checkpoint = sketch.detail.checkpoint.as_deref();
+        head(w, if checkpoint.is_some() { RESUMED } else { 13 }, sketch.no, self.at);
         w.fixed(sketch.tail);
         w.time(sketch.created_at);
         w.time(sketch.updated_at);
@@ -385,9 +388,12 @@ impl Imported {
             parts::write_record(w, record);
             w.time(*expires);
         });
+        if let Some(checkpoint) = checkpoint {
+            w.text(checkpoint);
+        }
     }
 
-    fn read(r: &mut Reader) -> Result<Imported, Corrupt> {
+    fn read(r: &mut Reader, has_checkpoint: bool) -> Result<Imported, Corrupt> {
         let (no, at) = (r.number()?, r.time()?);
         let tail = r.fixed()?;
         let (created_at, updated_at) = (r.time()?, r.time()?);
@@ -395,8 +401,10 @@ impl Imported {
         let (attempts, refunds, max_attempts) = (r.small()?, r.small()?, r.small()?);
         let state = parts::read_state(r)?;
         let body = Some(Arc::new(parts::read_body(r)?));
-        let detail = Detail { body, error: r.optional_shared()?, is_whole: true, ..Detail::default() };
+        let error = r.optional_shared()?;
         let end = r.option(|r| Ok((Arc::new(parts::read_record(r)?), r.time()?)))?;
+        let checkpoint = if has_checkpoint { Some(r.text()?.into()) } else { None };
+        let detail = Detail { body, error, checkpoint, is_whole: true, ..Detail::default() };
         let sketch = PartialTask {
             no,
             tail,

@@ -1,13 +1,15 @@
-//! Threads that read the tables, so that the owner never waits for a disk.
+//! Threads that read the tables, so that the owner never waits for a disk. Tenants take turns.
 
-use std::collections::VecDeque;
+mod turns;
+
 use std::sync::{Arc, Condvar, Mutex};
+use turns::Turns;
 
 type Reading = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Line {
-    readings: VecDeque<Reading>,
+    readings: Turns<Reading>,
     is_closed: bool,
 }
 
@@ -58,11 +60,12 @@ impl Readers {
         Ok(Readers { line, threads: Mutex::new(threads) })
     }
 
-    pub fn submit(&self, reading: impl FnOnce() + Send + 'static) {
+    /// Has something read on behalf of a tenant; an empty name stands for the store itself, and for all tenants.
+    pub fn submit(&self, tenant: &Arc<str>, reading: impl FnOnce() + Send + 'static) {
         let (line, signal) = &*self.line;
         let mut line = line.lock().expect("no reader panics holding the line");
         if !line.is_closed {
-            line.readings.push_back(Box::new(reading));
+            line.readings.push(tenant, Box::new(reading));
             signal.notify_one();
         }
     }
@@ -88,7 +91,7 @@ fn read_on(line: &(Mutex<Line>, Condvar)) {
         while waiting.readings.is_empty() && !waiting.is_closed {
             waiting = signal.wait(waiting).expect("no reader panics holding the line");
         }
-        let Some(reading) = waiting.readings.pop_front() else { return };
+        let Some(reading) = waiting.readings.pop() else { return };
         drop(waiting);
         // A reading that fails ends for its caller, not for those who wait behind it.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(reading)).is_err() {
@@ -106,17 +109,38 @@ mod tests {
     #[test]
     fn readings_that_panic_end_no_thread() {
         let readers = Readers::start("test", 2, 0).expect("threads");
+        let tenant: Arc<str> = "acme".into();
         for _ in 0..8 {
-            readers.submit(|| panic!("a row that nobody expected"));
+            readers.submit(&tenant, || panic!("a row that nobody expected"));
         }
         let (told, hears) = mpsc::channel();
         for number in 0..4 {
             let told = told.clone();
-            readers.submit(move || told.send(number).expect("somebody hears"));
+            readers.submit(&tenant, move || told.send(number).expect("somebody hears"));
         }
         let mut heard: Vec<i32> = (0..4).map(|_| hears.recv().expect("a thread is there")).collect();
         heard.sort_unstable();
         assert_eq!(heard, [0, 1, 2, 3]);
+        readers.close();
+    }
+
+    /// Four cleanups of one tenant made the keyed creates of all others wait for a third of a second.
+    #[test]
+    fn a_tenant_that_asks_for_much_keeps_no_other_waiting() {
+        let readers = Readers::start("test", 1, 0).expect("a thread");
+        let (noisy, quiet): (Arc<str>, Arc<str>) = ("noisy".into(), "quiet".into());
+        let (open, gate) = mpsc::channel::<()>();
+        readers.submit(&noisy, move || gate.recv().expect("it is opened"));
+        let (told, hears) = mpsc::channel();
+        for number in 0..100 {
+            let told = told.clone();
+            readers.submit(&noisy, move || told.send(("noisy", number)).expect("somebody hears"));
+        }
+        readers.submit(&quiet, move || told.send(("quiet", 0)).expect("somebody hears"));
+        open.send(()).expect("the thread waits");
+        let heard: Vec<_> = hears.iter().collect();
+        assert_eq!(heard.len(), 101);
+        assert!(heard[..2].contains(&("quiet", 0)), "{:?}", &heard[..3]);
         readers.close();
     }
 }

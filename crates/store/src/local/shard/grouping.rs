@@ -220,8 +220,10 @@ impl Turn<'_> {
 
     /// Goes on when the tables have given the body of a member. If they cannot, the home is told again later.
     fn read_member(&mut self, slot_id: SlotId, batch: TaskId) {
-        let (mut sketch, links) = (self.shard.slots.at(slot_id).sketch(), self.links.clone());
-        self.links.pools.lookups.submit(move || {
+        let slot = self.shard.slots.at(slot_id);
+        let tenant = self.shard.queues.at(slot.queue).key.tenant.clone();
+        let (mut sketch, links) = (slot.sketch(), self.links.clone());
+        self.links.pools.lookups.submit(&tenant, move || {
             if !links.library.complete(&mut sketch).unwrap_or(false) {
                 return;
             }

@@ -147,7 +147,8 @@ impl Turn<'_> {
             other => other,
         };
         let expires = rules.kept(&state).map_or(Time::MAX, |kept| self.now.plus(kept));
-        let detail = Detail { body: Some(task.body), error: task.error, is_whole: true, ..Detail::default() };
+        let (body, error, checkpoint) = (Some(task.body), task.error, task.checkpoint);
+        let detail = Detail { body, error, checkpoint, is_whole: true, ..Detail::default() };
         let sketch = PartialTask {
             no,
             tail,

@@ -179,7 +179,8 @@ impl Shard {
         let value = value.map_err(|_| "a policy that cannot be read")?;
         let id = self.queues.intern(&queue.tenant, &queue.command);
         let flow = self.flow_of(id);
-        let (had, has) = (flow.policy.is_some(), value.is_some());
+        let bytes = |policy: &Option<StoredPolicy>| policy.as_ref().map(|stored| stored.text.len());
+        let (had, has) = (bytes(&flow.policy), bytes(&value));
         flow.set_policy(value);
         let some = flow.sweep(SWEPT_AT_ONCE);
         if flow.is_sweeping() {
@@ -341,8 +342,13 @@ impl Turn<'_> {
         }
         let before = current.map(|stored| &*stored.policy);
         QueuePolicy::check_change(before, &put.policy, known.map_or(0, Queue::live))?;
-        if current.is_none() && self.shard.queues.policies(&queue.tenant) >= limits::POLICIES {
+        let all = self.shard.queues.policies(&queue.tenant);
+        if current.is_none() && all.count >= limits::POLICIES {
             return Err(Refusal::TooManyPolicies(limits::POLICIES));
+        }
+        let others = all.bytes - current.map_or(0, |stored| stored.text.len());
+        if others + put.text.len() > limits::POLICIES_BYTES {
+            return Err(Refusal::PoliciesTooLarge(limits::POLICIES_BYTES));
         }
         let value = Some(policies::write_policy(&put));
         self.log(Entry::Record { key: policies::policy_key(queue), value });

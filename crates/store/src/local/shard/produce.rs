@@ -187,6 +187,7 @@ impl Turn<'_> {
         let open = new.open?;
         self.check_join(&new.task)?;
         self.admit_create(&new.task, cancelled)?;
+        self.shard.check_unique_room(&new.task)?;
         let no = self.make_after(new.task, open)?;
         // Not before: a create that is refused leaves the holder of its key as it is.
         if let Some(holder) = cancelled {

@@ -19,6 +19,14 @@ const LOOKED_AT: usize = 4;
 /// From so many ready queues of a tenant on their heads are kept in order; fewer are looked through.
 const MANY_READY: usize = 64;
 
+/// The policies of one tenant.
+#[derive(Clone, Copy, Default)]
+pub struct PolicyShare {
+    pub count: usize,
+    /// Of their texts.
+    pub bytes: usize,
+}
+
 pub struct Queue {
     pub key: QueueKey,
     /// The command as the newest create spelled it.
@@ -157,7 +165,7 @@ pub struct Queues {
     /// Tenants whose heads are kept in order.
     crowded: usize,
     /// How many queues of each tenant have a policy.
-    policies: HashMap<Arc<str>, usize>,
+    policies: HashMap<Arc<str>, PolicyShare>,
 }
 
 impl Queues {
@@ -300,18 +308,19 @@ impl Queues {
         self.all[id as usize].flow = None;
     }
 
-    /// A queue of the tenant got its first policy, or lost its policy.
-    pub fn count_policy(&mut self, tenant: &Arc<str>, had: bool, has: bool) {
-        let count = self.policies.entry(tenant.clone()).or_default();
-        *count = *count + usize::from(has) - usize::from(had);
-        if *count == 0 {
+    /// A queue of the tenant had a policy of so many bytes, and has one of so many now.
+    pub fn count_policy(&mut self, tenant: &Arc<str>, had: Option<usize>, has: Option<usize>) {
+        let share = self.policies.entry(tenant.clone()).or_default();
+        share.count = share.count + usize::from(has.is_some()) - usize::from(had.is_some());
+        share.bytes = share.bytes + has.unwrap_or(0) - had.unwrap_or(0);
+        if share.count == 0 {
             self.policies.remove(tenant);
         }
     }
 
-    /// Queues of a tenant that have a policy.
-    pub fn policies(&self, tenant: &str) -> usize {
-        self.policies.get(tenant).copied().unwrap_or(0)
+    /// The policies of a tenant.
+    pub fn policies(&self, tenant: &str) -> PolicyShare {
+        self.policies.get(tenant).copied().unwrap_or_default()
     }
 
     /// Up to so many queues in a row, and where the next ones begin.

@@ -84,7 +84,7 @@ impl ShardContext {
             return send(self);
         }
         let links = self.clone();
-        self.pools.lookups.submit(move || send(&links));
+        self.pools.lookups.submit(&Arc::default(), move || send(&links));
     }
 }
 

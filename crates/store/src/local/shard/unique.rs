@@ -8,7 +8,7 @@ use crate::local::format::codec::{Corrupt, Reader, Writer};
 use crate::local::format::records::{IdemKey, PartialTask, TaskHead, UNIQUE, idem_key};
 use crate::local::rows::change::Change;
 use crate::local::shard::slots::SlotId;
-use codeq_queue::{QueueKey, Time, UniqueUntil};
+use codeq_queue::{NewTask, QueueKey, Refusal, Time, UniqueUntil, limits};
 use std::collections::{BTreeSet, HashMap};
 
 /// The task that has a key.
@@ -24,6 +24,20 @@ pub struct Holder {
 pub struct UniqueKeys {
     holders: HashMap<IdemKey, Holder>,
     ends: BTreeSet<(Time, IdemKey)>,
+    /// What keys that are taken for some time occupy, by tenant.
+    lasting: HashMap<Box<[u8]>, usize>,
+}
+
+/// What a key that is taken for some time takes in memory besides twice its bytes, about.
+const LASTING_BYTES: usize = 200;
+
+fn lasting_bytes(key: &[u8]) -> usize {
+    LASTING_BYTES + 2 * key.len()
+}
+
+/// A key begins with its tenant and a zero.
+fn tenant_of(key: &[u8]) -> &[u8] {
+    key.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 impl UniqueKeys {
@@ -35,6 +49,7 @@ impl UniqueKeys {
         self.remove(&key);
         if let Some(until) = holder.until {
             self.ends.insert((until, key.clone()));
+            *self.lasting.entry(tenant_of(&key).into()).or_default() += lasting_bytes(&key);
         }
         self.holders.insert(key, holder);
     }
@@ -42,7 +57,21 @@ impl UniqueKeys {
     fn remove(&mut self, key: &[u8]) {
         if let Some(Holder { until: Some(until), .. }) = self.holders.remove(key) {
             self.ends.remove(&(until, key.into()));
+            self.less(key);
         }
+    }
+
+    fn less(&mut self, key: &[u8]) {
+        let Some(bytes) = self.lasting.get_mut(tenant_of(key)) else { return };
+        *bytes -= lasting_bytes(key);
+        if *bytes == 0 {
+            self.lasting.remove(tenant_of(key));
+        }
+    }
+
+    /// Whether the tenant may have one more key that is taken for some time.
+    fn has_room(&self, tenant: &str, most: usize) -> bool {
+        self.lasting.get(tenant.as_bytes()).is_none_or(|bytes| *bytes < most)
     }
 
     /// When a key is free again that is taken for some time.
@@ -128,6 +157,15 @@ impl Shard {
         holder.is_some_and(|holder| holder.no != last.no && holder.until.is_none_or(|until| until > now))
     }
 
+    /// Refuses a task whose key would outlive it while its tenant has too many of those.
+    pub(super) fn check_unique_room(&self, new: &NewTask) -> Result<(), Refusal> {
+        let lasts = new.body.unique().is_some_and(|rule| matches!(rule.until, UniqueUntil::For(_)));
+        match lasts && !self.unique.has_room(&new.body.tenant, limits::UNIQUE_KEYS_BYTES) {
+            true => Err(Refusal::TooManyUniqueKeys(limits::UNIQUE_KEYS_BYTES)),
+            false => Ok(()),
+        }
+    }
+
     /// Frees the key of a live task that has come to this point: started, or ended.
     pub(super) fn release_unique(&mut self, slot_id: SlotId, point: UniqueUntil) {
         let slot = self.slots.at(slot_id);
@@ -156,5 +194,34 @@ impl Shard {
             None => self.unique.remove(&key),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each create could leave a key in memory for a year, and nobody counted them.
+    #[test]
+    fn keys_that_outlive_their_tasks_are_counted_for_their_tenant() {
+        let mut keys = UniqueKeys::default();
+        let key = |tenant: &str, key: &str| idem_key(&QueueKey::new(tenant, "c"), key);
+        let until = |at: i64| Holder { no: 1, tail: 1, until: Some(Time::from_millis(at)) };
+        keys.insert(key("acme", "short"), Holder { until: None, ..until(1) });
+        assert!(keys.lasting.is_empty() && keys.has_room("acme", 1));
+        keys.insert(key("acme", "a"), until(10));
+        let one = lasting_bytes(&key("acme", "a"));
+        assert!(keys.has_room("acme", one + 1) && !keys.has_room("acme", one) && keys.has_room("globex", 1));
+        keys.insert(key("acme", "a"), until(20));
+        keys.insert(key("acme", "b"), until(5));
+        assert_eq!(
+            keys.lasting.get("acme".as_bytes()),
+            Some(&(2 * one)),
+            "a key that is taken again counts once"
+        );
+        let over = keys.over(Time::from_millis(5)).expect("one is over").clone();
+        keys.remove(&over);
+        keys.insert(key("acme", "a"), Holder { until: None, ..until(1) });
+        assert!(keys.lasting.is_empty() && keys.ends.is_empty());
     }
 }

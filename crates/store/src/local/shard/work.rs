@@ -131,7 +131,8 @@ impl Turn<'_> {
         }
         let links = self.links.clone();
         self.shard.queues.at_mut(queue).loaded_ahead = Some(seen);
-        self.links.pools.ahead.submit(move || {
+        let tenant = self.shard.queues.at(queue).key.tenant.clone();
+        self.links.pools.ahead.submit(&tenant, move || {
             for some in numbers.chunks(READ_AT_ONCE) {
                 let (details, as_of) = links.library.details(some).unwrap_or_default();
                 let load = move |turn: &mut Turn<'_>| turn.shard.load(details, turn.is_current(as_of));

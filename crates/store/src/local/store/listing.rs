@@ -26,7 +26,7 @@ const STRIDE: usize = 256;
 /// While others are at work a search rests so many times as long as it has worked. How far a thread ranks
 /// below others counts only within its process (or its group): a client on the same machine would pay for it.
 const RESTS: u32 = 7;
-/// Payloads that one page carries, about.
+/// Payloads, errors and checkpoints that one page carries, about.
 const PAGE_BYTES: usize = 8 << 20;
 
 /// Where a shard's next page begins; `None` when there is nothing more.
@@ -61,7 +61,8 @@ async fn portion_of(shard: &ShardHandle, page: &Page, from: u64) -> Result<Porti
     let _ = shard.trough.flush().await;
     let now = shard.ask(Lane::Other, |turn, reply| turn.answer(reply, turn.aged)).await?;
     let page = page.clone();
-    shard.search(move |links| examine(links, &page, from, now)).await
+    let tenant = page.tenant.clone().unwrap_or_default();
+    shard.search(&tenant, move |links| examine(links, &page, from, now)).await
 }
 
 /// Takes the portions apart into one page, each in its own order.
@@ -274,7 +275,9 @@ impl Scan<'_> {
         }
         let Some(task) = sketch.task(self.ids) else { return Ok(()) };
         if self.page.filter.matches(&task) {
-            self.bytes += task.body.payload.len();
+            let error = task.error.as_ref().map_or(0, |text| text.len());
+            let checkpoint = task.checkpoint.as_ref().map_or(0, |text| text.len());
+            self.bytes += task.body.bytes() + error + checkpoint;
             self.found.push((no, task));
         }
         Ok(())

@@ -33,13 +33,14 @@ pub fn after(has_begun: bool, failure: Failure) -> Failure {
 /// Reads with `look` on a reading thread. Gives what was found, and the position it was read at.
 async fn look<L: Send + 'static>(
     shard: &ShardHandle,
+    tenant: &Arc<str>,
     look: impl FnOnce(&TaskReader, &Version) -> Result<L, Failure> + Send + 'static,
 ) -> Result<(L, u64), Failure> {
     let read = |links: &ShardContext| {
         let version = links.library.version();
         Ok((look(&links.library, &version)?, version.position))
     };
-    shard.read(read).await
+    shard.read(tenant, read).await
 }
 
 pub async fn create_on(
@@ -47,12 +48,13 @@ pub async fn create_on(
     mut tasks: Vec<KeyedTask>,
 ) -> Result<Items<Created>, Failure> {
     let has_keys = tasks.iter().any(|task| task.key.is_some());
+    let tenant = tasks.first().map(|task| task.task.body.tenant.clone()).unwrap_or_default();
     let mut answers = Vec::with_capacity(tasks.len());
     while !tasks.is_empty() {
         shard.room(Lane::Create).await;
         let mut as_of = u64::MAX;
         if has_keys {
-            (tasks, as_of) = look(&shard, |_, version| look_up_keys(version, tasks)).await?;
+            (tasks, as_of) = look(&shard, &tenant, |_, version| look_up_keys(version, tasks)).await?;
         }
         let asked = shard.ask(Lane::Create, move |turn, reply| turn.create(tasks, as_of, reply));
         let part = asked.await.map_err(|failure| after(!answers.is_empty(), failure))?;
@@ -78,6 +80,7 @@ pub async fn act_on_named<T: Send + 'static>(
     act: impl Fn(&mut Turn<'_>, Vec<NamedTask>, u64, Reply<Option<Vec<T>>>) + Clone + Send + 'static,
 ) -> Result<Vec<T>, Failure> {
     let mut answers = Vec::with_capacity(tasks.len());
+    let tenant = tasks.first().map(|task| task.tenant.clone()).unwrap_or_default();
     let mut looks = 0;
     while answers.len() < tasks.len() {
         if looks == LOOKUP_RETRIES_MAX {
@@ -87,7 +90,8 @@ pub async fn act_on_named<T: Send + 'static>(
         // Of what ended a moment ago, memory may have only a part.
         let _ = shard.trough.flush().await;
         let asked = tasks[answers.len()..].to_vec();
-        let (named, as_of) = look(&shard, |library, version| look_up_named(library, version, asked)).await?;
+        let read = |library: &TaskReader, version: &Version| look_up_named(library, version, asked);
+        let (named, as_of) = look(&shard, &tenant, read).await?;
         let act = act.clone();
         let done = shard.ask(Lane::Other, move |turn, reply| act(turn, named, as_of, reply)).await;
         match done.map_err(|failure| after(!answers.is_empty(), failure))? {
@@ -115,10 +119,11 @@ fn look_up_named(
 
 pub async fn import_on(shard: Arc<ShardHandle>, imports: Vec<Import>) -> Result<Items<bool>, Failure> {
     let (mut answers, mut rest) = (Vec::with_capacity(imports.len()), imports);
+    let tenant = rest.first().map(|import| import.task.body.tenant.clone()).unwrap_or_default();
     while !rest.is_empty() {
         shard.room(Lane::Create).await;
         let (arrivals, as_of) =
-            look(&shard, |library, version| look_up_arrivals(library, version, rest)).await?;
+            look(&shard, &tenant, |library, version| look_up_arrivals(library, version, rest)).await?;
         let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.import(arrivals, as_of, reply);
         let part = shard.ask(Lane::Create, act).await;
         let part = part.map_err(|failure| after(!answers.is_empty(), failure))?;
@@ -213,7 +218,8 @@ pub async fn cleanup_on(
         let room = CLEANUP_REMOVED_MAX.min(limit - usize::try_from(removed).unwrap_or(limit));
         let page = {
             let scan = scan.clone();
-            shard.search(move |links| scan.page(&links.library.version(), room)).await?
+            let tenant = scan.tenant.clone();
+            shard.search(&tenant, move |links| scan.page(&links.library.version(), room)).await?
         };
         if !page.found.is_empty() {
             removed += remove_still(shard, page.found).await?;
@@ -228,8 +234,9 @@ pub async fn cleanup_on(
 /// Removes those of the finished tasks that are still there.
 async fn remove_still(shard: &ShardHandle, mut found: Vec<Arc<Final>>) -> Result<u64, Failure> {
     let mut removed = 0;
+    let tenant = found.first().map(|last| last.tenant.clone()).unwrap_or_default();
     while !found.is_empty() {
-        let (still, as_of) = look(shard, |_, version| still_there(version, found)).await?;
+        let (still, as_of) = look(shard, &tenant, |_, version| still_there(version, found)).await?;
         let act = move |turn: &mut Turn<'_>, reply: Reply<_>| turn.remove_all(still, as_of, reply);
         let part = shard.ask(Lane::Other, act).await?;
         removed += part.done.into_iter().filter(|is_removed| *is_removed).count() as u64;

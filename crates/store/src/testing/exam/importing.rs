@@ -95,6 +95,28 @@ pub async fn an_imported_task_is_found_after_a_reopening(open: Open) {
     assert_eq!(bench.take("render").await.id, live.id);
 }
 
+/// The embedded store forgot what the attempts elsewhere had left for the next one.
+pub async fn an_imported_task_keeps_its_checkpoint(open: Open) {
+    let bench = Bench::with(&open, eager_rules());
+    let dead = bench.dead("render").await;
+    let record = bench.record(dead.id).await;
+    let left: Arc<str> = "{\"page\":7}".into();
+    let letter = stranger(&bench, bits(&dead, 7), &dead, |task| task.checkpoint = Some(left.clone()));
+    let live = stranger(&bench, bits(&dead, 8), &dead, |task| {
+        (task.state, task.checkpoint) = (State::Ready { seq: 0 }, Some(left.clone()));
+    });
+    assert_eq!(import(&bench, &letter, Some(record)).await, Ok(true));
+    assert_eq!(import(&bench, &live, None).await, Ok(true));
+    if bench.candidate.keeps_on_reopen() {
+        bench.store().close().await.expect("the store is well");
+        bench.candidate.reopen();
+    }
+    assert_eq!(bench.get(letter.id).await.checkpoint, Some(left.clone()));
+    assert_eq!(bench.take("render").await.checkpoint, Some(left.clone()));
+    bench.requeue(letter.id, None).await.expect("a dead letter");
+    assert_eq!(bench.get(letter.id).await.checkpoint, Some(left));
+}
+
 pub async fn an_import_does_not_take_the_key_of_another(open: Open) {
     let bench = Bench::new(&open);
     let holder = bench.make(New::of("render").key("k")).await.task;

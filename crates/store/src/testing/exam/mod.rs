@@ -174,6 +174,7 @@ macro_rules! exam {
                 an_imported_task_keeps_its_id_and_can_be_worked,
                 imported_tasks_wait_die_and_end_as_they_did,
                 an_imported_task_is_found_after_a_reopening,
+                an_imported_task_keeps_its_checkpoint,
                 an_import_does_not_take_the_key_of_another,
             }
             operations {
