@@ -28,6 +28,8 @@ export const session = {
   oidc: null,
   /** Whether the token has admin rights. */
   isAdmin: false,
+  /** Whether the token may look at everything and change nothing. */
+  isReadOnly: false,
   tenant: "",
 };
 
@@ -137,6 +139,7 @@ export async function send(method, path, { body, signal, headers = {}, patience 
   }
   if (response.ok) {
     reached(path);
+    session.isReadOnly = response.headers.get("Codeq-Access") === "read";
     return response;
   }
   throw await refusal(path, response);

@@ -53,6 +53,11 @@ export function button(text, onclick, attributes = {}) {
   return h("button", { type: "button", onclick, ...attributes }, text);
 }
 
+/** A button that changes something: not shown to those who may only look (`.read-only` in app.css). */
+export function deed(text, onclick, attributes = {}) {
+  return button(text, onclick, { ...attributes, "data-changes": true });
+}
+
 let labels = 0;
 
 /** A labelled form field. */

@@ -136,7 +136,14 @@ async function start() {
     session.isAdmin = false;
   }
   byId("signout").hidden = !hasOwnToken();
+  tellAccess();
   return show();
+}
+
+/** Who may only look sees no button that would be refused. */
+function tellAccess() {
+  document.body.classList.toggle("read-only", session.isReadOnly);
+  byId("access").hidden = !session.isReadOnly;
 }
 
 function sentence({ status, message, requestId }) {
@@ -187,6 +194,8 @@ async function boot() {
   byId("signout").addEventListener("click", () => {
     setToken("");
     session.isAdmin = false;
+    session.isReadOnly = false;
+    tellAccess();
     start();
   });
   byId("jump").addEventListener("submit", (event) => {

@@ -1,7 +1,7 @@
 // Bulk work: asking how much it is, starting it, and watching it.
 
 import { get, post, remove, query, segment, subject } from "./api.js";
-import { button, field, h, panel, replace, setAttribute, setText } from "./dom.js";
+import { deed, field, h, panel, replace, setAttribute, setText } from "./dom.js";
 import { ask, attempt } from "./dialog.js";
 import { ago, count, plural } from "./format.js";
 import { poll } from "./poll.js";
@@ -152,7 +152,7 @@ function row(operation, refresh) {
     max: 1,
     "aria-label": `Progress of ${WORDS[operation.kind] ?? operation.kind}`,
   });
-  const stop = button(
+  const stop = deed(
     "Stop",
     async () => {
       await attempt(() => post(`/admin/operations/${segment(operation.id)}/cancel`), "Stopped.");

@@ -1,7 +1,7 @@
 // Choosing rows of a list of tasks, and doing one thing to all of them.
 
 import { post, remove, segment } from "./api.js";
-import { button, h, setText } from "./dom.js";
+import { button, deed, h, setText } from "./dom.js";
 import { ask, attempt, toast } from "./dialog.js";
 import { plural } from "./format.js";
 import { stateOf } from "./states.js";
@@ -55,7 +55,7 @@ export function selection({ changed }) {
   const picked = () => tasks.filter(({ id }) => chosen.has(id));
   const buttons = VERBS.map((verb) => ({
     verb,
-    node: button(`${verb.word}…`, () => perform(verb), { class: verb.isDangerous ? "small danger" : "small", hidden: true }),
+    node: deed(`${verb.word}…`, () => perform(verb), { class: verb.isDangerous ? "small danger" : "small", hidden: true }),
   }));
   const copy = button(
     "Copy ids",

@@ -8,7 +8,7 @@ import { table } from "../table.js";
 import { whenCell } from "../tasks.js";
 
 const PAGE = 100;
-const VERBS = ["pause", "resume", "put", "delete", "cancel", "requeue", "run-now", "redeliver", "cleanup", "import"];
+const VERBS = ["pause", "resume", "put", "delete", "cancel", "requeue", "run-now", "redeliver", "backfill", "cleanup", "import"];
 
 const columns = [
   { label: "When", kind: "when", isHead: true, make: whenCell("at") },

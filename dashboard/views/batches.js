@@ -1,7 +1,7 @@
 // Batches: those of recent tasks, and one with its counts and members.
 
 import { get, post, query, remove, segment } from "../api.js";
-import { badge, button, field, h, link, panel, replace, setText } from "../dom.js";
+import { badge, deed, field, h, link, panel, replace, setText } from "../dom.js";
 import { ask } from "../dialog.js";
 import { ago, count, plural, shortId, time } from "../format.js";
 import { poll } from "../poll.js";
@@ -119,7 +119,7 @@ function actions(batch, refresh) {
   const left = plural(batch.counts.live, "live task");
   return [
     batch.state === "open" &&
-      button(
+      deed(
         "Close",
         act({
           title: "Close this batch?",
@@ -129,7 +129,7 @@ function actions(batch, refresh) {
         }),
       ),
     !batch.endedAt &&
-      button(
+      deed(
         "Cancel batch",
         act({
           title: "Cancel this batch?",

@@ -1,7 +1,7 @@
 // Dead letters and failed tasks by cause, and what to do about them.
 
 import { get, segment } from "../api.js";
-import { button, field, h, link, panel, replace, select } from "../dom.js";
+import { deed, field, h, link, panel, replace, select } from "../dom.js";
 import { count } from "../format.js";
 import { deleteDead, operations, replay } from "../operations.js";
 import { poll } from "../poll.js";
@@ -54,12 +54,12 @@ function groupTable(place, started) {
     h(
       "span",
       { class: "actions" },
-      button("Replay…", () => again(group), {
+      deed("Replay…", () => again(group), {
         class: "small primary",
         "aria-label": `Replay ${group.command}: ${group.error}`,
       }),
       place === "dead" &&
-        button("Delete…", () => drop(group), {
+        deed("Delete…", () => drop(group), {
           class: "small danger",
           "aria-label": `Delete ${group.command}: ${group.error}`,
         }),
@@ -105,8 +105,8 @@ function show({ root, search, signal }, place) {
   const actions = h(
     "div",
     { class: "actions" },
-    button("Replay all…", all(replay)),
-    place === "dead" && button("Delete all…", all(deleteDead), { class: "danger" }),
+    deed("Replay all…", all(replay)),
+    place === "dead" && deed("Delete all…", all(deleteDead), { class: "danger" }),
   );
   const list = taskList({ caption: `Newest ${kind.some}`, empty: "None.", signal });
   const newest = panel("Newest", { hidden: true }, list.node);

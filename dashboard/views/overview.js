@@ -19,6 +19,7 @@ const FIGURES = [
   ["Delayed", "delayed"],
   ["In progress", "inProgress"],
   ["Dead", "dlq"],
+  ["Failed", "failed"],
 ];
 
 export function figures(names = FIGURES) {
@@ -63,16 +64,18 @@ function ageCell() {
   return { node, update };
 }
 
-function deadCell() {
+/** How many have failed, as a link to the page that says why. */
+const endedCell = (name, page) => () => {
   const node = h("span");
   const update = (queue) => {
-    if (node.dataset.count === String(queue.dlq)) return;
-    node.dataset.count = queue.dlq;
-    const href = `#/dead?command=${segment(queue.command)}`;
-    replace(node, queue.dlq > 0 ? link(href, count(queue.dlq), { class: "bad-text" }) : "0");
+    const number = queue[name] ?? 0;
+    if (node.dataset.count === String(number)) return;
+    node.dataset.count = number;
+    const href = `#/${page}?command=${segment(queue.command)}`;
+    replace(node, number > 0 ? link(href, count(number), { class: "bad-text" }) : "0");
   };
   return { node, update };
-}
+};
 
 function sparkCell(queue) {
   const spark = sparkline(`Created and ended in ${queue.command} over 15 minutes`);
@@ -101,7 +104,8 @@ const COLUMNS = [
   number("Ready", "ready"),
   number("Delayed", "delayed"),
   number("In progress", "inProgress"),
-  { ...number("Dead", "dlq"), text: undefined, make: deadCell },
+  { ...number("Dead", "dlq"), text: undefined, make: endedCell("dlq", "dead") },
+  { ...number("Failed", "failed"), text: undefined, make: endedCell("failed", "failed") },
   {
     label: "Oldest",
     kind: "num",

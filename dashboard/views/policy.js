@@ -1,7 +1,7 @@
 // What restricts a queue: its policy, to be read and changed, and its lanes as they are now.
 
 import { get, put, query, remove, segment } from "../api.js";
-import { button, field, h, panel, setText } from "../dom.js";
+import { deed, field, h, panel, setText } from "../dom.js";
 import { ask, toast } from "../dialog.js";
 import { clock, count } from "../format.js";
 import { poll } from "../poll.js";
@@ -81,8 +81,8 @@ function laneTable() {
 export function limits(command, signal, refresh) {
   let policy = null;
   const shown = h("pre", { class: "policy", tabindex: "0", "aria-label": "Policy" }, NONE);
-  const change = button("Edit", () => edit(command, policy).then(refresh));
-  const clear = button("Delete", () => drop(command).then(refresh), { class: "danger" });
+  const change = deed("Edit", () => edit(command, policy).then(refresh));
+  const clear = deed("Delete", () => drop(command).then(refresh), { class: "danger" });
   clear.hidden = true;
   const grid = laneTable();
   const tools = h("div", { class: "panel-tools" }, change, clear);

@@ -1,7 +1,7 @@
 // One queue: how it goes, who works on it, what lies in it.
 
 import { get, post, query, segment } from "../api.js";
-import { badge, button, h, link, panel, replace, setText } from "../dom.js";
+import { badge, button, deed, h, link, panel, replace, setText } from "../dom.js";
 import { ask, toast } from "../dialog.js";
 import { follow } from "../events.js";
 import { age, ago, count, plural } from "../format.js";
@@ -17,17 +17,24 @@ const STATES = [
   ["ready", "Ready", { place: "ready" }],
   ["delayed", "Delayed", { place: "delayed" }],
   ["running", "In progress", { place: "running" }],
+  ["held", "Held", { place: "held" }],
   ["dead", "Dead", { place: "dead" }],
+  ["failed", "Failed", { place: "failed" }],
+  ["cancelled", "Cancelled", { place: "cancelled" }],
   ["completed", "Completed", { place: "done", status: "COMPLETED" }],
-  ["failed", "Failed", { place: "done", status: "FAILED" }],
 ];
 const FIGURES = [
   ["Ready", "ready"],
   ["Delayed", "delayed"],
   ["In progress", "inProgress"],
+  ["Held", "held"],
   ["Dead", "dlq"],
+  ["Failed", "failed"],
   ["Oldest ready", "oldest"],
 ];
+/** Of a queue, as the list of queues tells them. */
+const PLACES = ["ready", "delayed", "inProgress", "held", "dlq", "failed"];
+const EMPTY = { ...Object.fromEntries(PLACES.map((name) => [name, 0])), paused: false, oldestReadyAgeSeconds: 0 };
 /** A worker that claimed nothing for so long is not shown any more. */
 const SEEN_MS = 5 * 60_000;
 /** Workers that are remembered. */
@@ -83,7 +90,7 @@ function workers(command, signal) {
 
 function pauseButton(command, refresh) {
   let state = {};
-  const node = button("Pause", async () => {
+  const node = deed("Pause", async () => {
     const verb = state.paused ? "resume" : "pause";
     const done = await ask({
       title: state.paused ? `Resume ${command}?` : `Pause ${command}?`,
@@ -141,6 +148,7 @@ export function queue({ root, rest, signal }) {
       "div",
       { class: "actions" },
       link(`#/dead?command=${segment(command)}`, "Dead letters", { class: "button" }),
+      link(`#/failed?command=${segment(command)}`, "Failed", { class: "button" }),
       pause.node,
     ),
   );
@@ -156,12 +164,11 @@ export function queue({ root, rest, signal }) {
   refresh = poll(
     async () => {
       const { queues } = await get("/admin/queues?view=stats", { signal });
-      const empty = { ready: 0, delayed: 0, inProgress: 0, dlq: 0, paused: false, oldestReadyAgeSeconds: 0 };
-      const own = queues.find((one) => one.command.toLowerCase() === command.toLowerCase()) ?? empty;
+      const own = queues.find((one) => one.command.toLowerCase() === command.toLowerCase()) ?? EMPTY;
       paused.hidden = !own.paused;
       pause.update(own);
       restricted.update(own.policy);
-      const numbers = ["ready", "delayed", "inProgress", "dlq"].map((name) => [name, count(own[name])]);
+      const numbers = PLACES.map((name) => [name, count(own[name])]);
       totals.update({
         ...Object.fromEntries(numbers),
         oldest: own.ready > 0 ? age(own.oldestReadyAgeSeconds) : "–",

@@ -1,7 +1,7 @@
 // Schedules: when they tick next, what came of the last tick, and the buttons to pause and trigger them.
 
 import { get, post, query, segment } from "../api.js";
-import { badge, button, field, h, link, panel, replace, setText } from "../dom.js";
+import { badge, button, deed, field, h, link, panel, replace, setText } from "../dom.js";
 import { ask, attempt, toast } from "../dialog.js";
 import { ago, plural, time } from "../format.js";
 import { poll } from "../poll.js";
@@ -72,8 +72,8 @@ async function showNext(schedule) {
 }
 
 function actions(refresh) {
-  const act = (schedule, text, action) =>
-    button(
+  const act = (schedule, text, action, kind = deed) =>
+    kind(
       text,
       async () => {
         await action();
@@ -84,7 +84,7 @@ function actions(refresh) {
   const verb = (schedule, name, done) => () =>
     attempt(() => post(`/schedules/${segment(schedule.name)}/${name}`), done);
   return (schedule) => [
-    act(schedule, "Next", () => attempt(() => showNext(schedule))),
+    act(schedule, "Next", () => attempt(() => showNext(schedule)), button),
     " ",
     act(schedule, "Trigger", verb(schedule, "trigger", `A task of ${schedule.name} was made.`)),
     " ",
@@ -98,10 +98,16 @@ function actions(refresh) {
   ];
 }
 
+/** The name, which leads to the tasks that it has made. */
+function made({ name }) {
+  const title = `Tasks that ${name} has made`;
+  return [link(`#/search${query({ schedule: name })}`, name, { title })];
+}
+
 function columns(refresh) {
   const command = ({ task }) => [link(`#/queues/${segment(task.command)}`, task.command)];
   return [
-    { label: "Name", isHead: true, kind: "mono cut", text: (schedule) => schedule.name },
+    { label: "Name", isHead: true, kind: "mono cut", make: cell(made, ({ name }) => name) },
     { label: "Command", make: cell(command, ({ task }) => task.command) },
     { label: "Plan", kind: "mono cut", text: plan },
     { label: "State", make: cell(state, ({ paused, note, nextAt }) => [paused, note, Boolean(nextAt)]) },
@@ -124,7 +130,7 @@ export function schedules({ root, search, signal }) {
   let refresh = () => {};
   const status = h("span", { class: "muted", role: "status" }, "Loading…");
   const more = h("span");
-  const make = button(
+  const make = deed(
     "New schedule…",
     async () => {
       await attempt(() => edit());

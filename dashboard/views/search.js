@@ -1,6 +1,6 @@
 // Finding tasks. The address holds the filter, so that a search can be shared.
 
-import { button, field, h, panel, replace, select } from "../dom.js";
+import { button, deed, field, h, panel, replace, select } from "../dom.js";
 import { cancelMatching, deleteDead, operations, replay } from "../operations.js";
 import { poll } from "../poll.js";
 import { taskList } from "../tasks.js";
@@ -170,7 +170,7 @@ function matchingTools(filter, started) {
   // Bulk operations are kept, and search no payloads: rows that were found can be selected.
   if (Object.keys(filter).length === 0 || filter.payloadContains) return [];
   const tool = (label, act, kind) =>
-    button(label, async () => ((await act()) ? started() : undefined), { class: `small ${kind}` });
+    deed(label, async () => ((await act()) ? started() : undefined), { class: `small ${kind}` });
   if (filter.place === "failed" || filter.place === "cancelled") {
     const { command = "*", group, status: _status, ...others } = filter;
     const what = { command, group, filter: others, title: `all matching ${filter.place} tasks` };

@@ -1,7 +1,7 @@
 // One task: why it is where it is, what happened to it, what it carries.
 
 import { get, getText, post, remove, segment, send, session } from "../api.js";
-import { button, field, h, link, panel, replace } from "../dom.js";
+import { button, deed, field, h, link, panel, replace } from "../dom.js";
 import { ask, attempt } from "../dialog.js";
 import { content, parseExactly } from "../content.js";
 import { poll } from "../poll.js";
@@ -45,7 +45,7 @@ function runNow(path, refresh) {
     await attempt(() => post(`/admin/tasks/${path}/run-now`), "The task is ready.");
     refresh();
   };
-  return button("Run now", run, { class: "primary" });
+  return deed("Run now", run, { class: "primary" });
 }
 
 /** The longest grace that a cancel may give. */
@@ -84,11 +84,11 @@ function actions(task, refresh) {
   const list = [];
   if (state === "delayed") list.push(runNow(path, refresh));
   if (["ready", "delayed", "held", "running"].includes(state)) {
-    list.push(button("Cancel task", act(cancelling(path, state)), { class: "danger" }));
+    list.push(deed("Cancel task", act(cancelling(path, state)), { class: "danger" }));
   }
   if (task.status === "FAILED") {
     list.push(
-      button(
+      deed(
         "Replay",
         act({
           title: "Replay this task?",
@@ -102,7 +102,7 @@ function actions(task, refresh) {
   }
   if (state === "dead") {
     list.push(
-      button(
+      deed(
         "Delete",
         act({
           title: "Delete this dead letter?",
@@ -131,7 +131,7 @@ function copyId(id) {
 
 function again(task) {
   if (!session.isAdmin) return null;
-  return button("Edit and run again…", () => attempt(() => runAgain(task)));
+  return deed("Edit and run again…", () => attempt(() => runAgain(task)));
 }
 
 /** c copies the id, unless somebody types or copies something else. */

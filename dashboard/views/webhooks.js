@@ -1,7 +1,7 @@
 // Result callbacks that wait, were given up or were delivered lately.
 
 import { get, post, query, segment } from "../api.js";
-import { badge, button, h, panel, replace, setText } from "../dom.js";
+import { badge, button, deed, h, panel, replace, setText } from "../dom.js";
 import { ask, attempt, toast } from "../dialog.js";
 import { ago, plural, time } from "../format.js";
 import { poll } from "../poll.js";
@@ -47,7 +47,7 @@ function showResponse(url, status, body) {
 
 function columns(hasTask, refresh) {
   const again = (delivery) =>
-    button(
+    deed(
       "Redeliver",
       async () => {
         await attempt(
@@ -144,7 +144,7 @@ export function webhooks({ root, search, signal }) {
     { hidden: true },
   );
   let shown = [];
-  const all = button("Redeliver all failed…", () => redeliverAll(shown, () => refresh()), {
+  const all = deed("Redeliver all failed…", () => redeliverAll(shown, () => refresh()), {
     class: "small primary",
     hidden: true,
   });

@@ -178,6 +178,10 @@ func (c *Client) sendBatch(ctx context.Context, texts []json.RawMessage) ([]Crea
 		return nil, err
 	}
 	got, err := c.transport.do(ctx, call{method: http.MethodPost, path: "/tasks/batch", body: body})
+	var refused *Refused
+	if errors.As(err, &refused) && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusRequestEntityTooLarge) {
+		return c.sendAlone(ctx, texts, refused)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +195,8 @@ func (c *Client) sendBatch(ctx context.Context, texts []json.RawMessage) ([]Crea
 	created := make([]Created, len(texts))
 	for at, raw := range said.Results {
 		var item struct {
-			Task     json.RawMessage
-			Replayed bool
+			Task                   json.RawMessage
+			Replayed, Deduplicated bool
 		}
 		if err := json.Unmarshal(raw, &item); err != nil {
 			return nil, err
@@ -200,8 +204,25 @@ func (c *Client) sendBatch(ctx context.Context, texts []json.RawMessage) ([]Crea
 		if item.Task == nil {
 			created[at].Err = refusal(0, raw, "")
 		} else if created[at].Task, created[at].Err = c.task(item.Task); created[at].Err == nil {
-			created[at].Task.Replayed = item.Replayed
+			created[at].Task.Replayed = item.Replayed && !got.isRepeat || item.Deduplicated
 		}
+	}
+	return created, nil
+}
+
+// sendAlone sends one after another what was refused as a whole: one of them spoils the body, and must not take the others
+// with it.
+func (c *Client) sendAlone(ctx context.Context, texts []json.RawMessage, refused *Refused) ([]Created, error) {
+	if len(texts) == 1 {
+		return []Created{{Err: refused}}, nil
+	}
+	var created []Created
+	for at := range texts {
+		one, err := c.sendBatch(ctx, texts[at:at+1])
+		if err != nil {
+			return nil, err
+		}
+		created = append(created, one...)
 	}
 	return created, nil
 }

@@ -85,15 +85,25 @@ func TestFailIsFinalAndRetryWaitsForItsDelay(t *testing.T) {
 		}
 		return nil, nil
 	})
-	failed, later, unread := queue.Create("choose", "fail"), queue.Create("choose", "retry"), queue.Create("choose", 5)
-	if queue.Drain() != 3 || failed.Error != "no such image" || failed.Status != "FAILED" {
+	failed, later := queue.Create("choose", "fail"), queue.Create("choose", "retry")
+	if queue.Drain() != 2 || failed.Error != "no such image" || failed.Status != "FAILED" {
 		t.Fatalf("%+v", failed)
-	}
-	if unread.Status != "FAILED" || !strings.HasPrefix(unread.Error, "the payload cannot be read: ") {
-		t.Fatalf("%+v", unread)
 	}
 	if queue.Advance(29*time.Second) != 0 || queue.Advance(time.Second) != 1 || later.Status != "COMPLETED" {
 		t.Fatalf("%+v", later)
+	}
+}
+
+func TestAPayloadThatCannotBeReadIsTriedAgainUnlessTheWorkerFailsIt(t *testing.T) {
+	for attempts, options := range map[int][]codeq.WorkerOption{3: nil, 1: {codeq.FailUnreadable()}} {
+		queue, worker := inline(t, options...)
+		codeq.Handle(worker, "choose", func(context.Context, *codeq.Job[string]) (any, error) { return nil, nil })
+		unread := queue.Create("choose", 5, codeq.MaxAttempts(3))
+		queue.Drain()
+		if unread.Status != "FAILED" || unread.Attempts != attempts ||
+			!strings.HasPrefix(unread.Error, "the payload cannot be read: ") {
+			t.Fatalf("%+v", unread)
+		}
 	}
 }
 

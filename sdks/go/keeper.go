@@ -12,6 +12,8 @@ type keeper struct {
 	attempt *Attempt
 	// stop ends the context of the handler, lose that of the whole attempt.
 	stop, lose context.CancelCauseFunc
+	// beating has room for one heartbeat: on a stream its answer names the task and nothing else.
+	beating chan struct{}
 }
 
 // keep beats until the attempt is settled or its lease is lost.
@@ -25,10 +27,12 @@ func (k *keeper) keep(ctx context.Context) {
 			k.lost()
 			return
 		}
-		bounded, done := context.WithDeadline(ctx, until)
+		sent := time.Now()
+		// One that hangs must leave time for another.
+		bounded, done := context.WithDeadline(ctx, minTime(until, sent.Add(max(time.Second, third))))
 		err := k.beat(bounded, Heartbeat{})
 		done()
-		next = time.Now().Add(third)
+		next = sent.Add(third)
 		var absent *Absent
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -64,10 +68,34 @@ func (k *keeper) say(ctx context.Context, beat Heartbeat) error {
 	}
 }
 
+// beat sends one heartbeat, and waits for its answer no longer than the context lives, whatever the link does.
 func (k *keeper) beat(ctx context.Context, beat Heartbeat) error {
+	select {
+	case k.beating <- struct{}{}:
+	case <-ctx.Done():
+		return &Absent{Text: context.Cause(ctx).Error(), NotSent: true, Cause: context.Cause(ctx)}
+	}
+	answered := make(chan error, 1)
+	go func() {
+		defer func() { <-k.beating }()
+		answered <- k.ask(ctx, beat)
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return &Absent{Text: context.Cause(ctx).Error(), Cause: context.Cause(ctx)}
+	}
+}
+
+func (k *keeper) ask(ctx context.Context, beat Heartbeat) error {
 	beat.TaskID, beat.Attempt, beat.Lease = k.attempt.ID, k.attempt.Number, k.worker.lease
 	sent := time.Now()
 	kept, err := k.worker.link.Heartbeat(ctx, beat)
+	var refused *Refused
+	if err != nil && ctx.Err() != nil && !errors.As(err, &refused) {
+		return &Absent{Text: err.Error(), Cause: err}
+	}
 	if err != nil {
 		return err
 	}

@@ -150,6 +150,7 @@ func (l *httpLink) Claim(ctx context.Context, asked Claim) ([]Task, error) {
 	if len(asked.Weights) > 0 {
 		fields["weights"] = asked.Weights
 	}
+	asking := time.Now()
 	got, err := l.post(context.WithoutCancel(ctx), "/tasks/claim/batch", fields, 0)
 	if err != nil {
 		return nil, err
@@ -157,14 +158,18 @@ func (l *httpLink) Claim(ctx context.Context, asked Claim) ([]Task, error) {
 	if got.status != http.StatusNoContent {
 		var said struct{ Tasks []Task }
 		err := understood(got.body, &said)
-		return said.Tasks, err
+		return lentSince(asking, said.Tasks), err
 	}
 	if ctx.Err() != nil {
 		return nil, nil
 	}
 	delete(fields, "count")
-	fields["waitSeconds"] = wholeSeconds(claimWait)
-	got, err = l.post(ctx, "/tasks/claim", fields, claimWait)
+	// At most half of a lease, so that one counted from here has the other half left.
+	half := asked.Lease / 2
+	wait := max(time.Second, min(claimWait, half.Truncate(time.Second)))
+	fields["waitSeconds"] = wholeSeconds(wait)
+	asking = time.Now()
+	got, err = l.post(ctx, "/tasks/claim", fields, wait)
 	if err != nil && ctx.Err() != nil {
 		return nil, nil
 	}
@@ -175,7 +180,18 @@ func (l *httpLink) Claim(ctx context.Context, asked Claim) ([]Task, error) {
 	if err := understood(got.body, &one[0]); err != nil {
 		return nil, err
 	}
-	return one, nil
+	// Waits are whole seconds: a lease of less than two cannot be counted from before all of it.
+	if latest := time.Now().Add(-half); wait > half && asking.Before(latest) {
+		asking = latest
+	}
+	return lentSince(asking, one), nil
+}
+
+func lentSince(asking time.Time, tasks []Task) []Task {
+	for at := range tasks {
+		tasks[at].LentAt = asking
+	}
+	return tasks
 }
 
 func (l *httpLink) Heartbeat(ctx context.Context, beat Heartbeat) (Kept, error) {

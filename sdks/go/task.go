@@ -34,6 +34,10 @@ type Task struct {
 	Tags       []string        `json:"tags"`
 	BatchID    string          `json:"batchId"`
 
+	// LentAt is before the claim that brought the task was asked for, by our clock: leases are counted from it. Zero if a Link
+	// does not know; then they are counted from when the task came.
+	LentAt time.Time `json:"-"`
+
 	// Replayed is true if the idempotency key, or the key of Unique, named a task that was there already: this one.
 	Replayed bool `json:"-"`
 

@@ -2,7 +2,6 @@ package codeq
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 )
 
 // Worker runs handlers by command.
@@ -25,9 +23,11 @@ type Worker struct {
 	grace       time.Duration
 	weights     map[string]int
 	name        string
-	layers      []Middleware
-	log         *slog.Logger
-	handlers    map[string]handler
+	// failUnreadable: see FailUnreadable.
+	failUnreadable bool
+	layers         []Middleware
+	log            *slog.Logger
+	handlers       map[string]handler
 
 	slots chan struct{}
 	jobs  sync.WaitGroup
@@ -138,8 +138,12 @@ func DefaultName() string {
 	return name[max(0, len(name)-workerNameBytes):]
 }
 
-// Handle makes a function the handler of a command. A payload that is no P has failed for good; an error is tried again
-// after the backoff of the server. The result is a JSON object, or is wrapped as {"value": ...}.
+// FailUnreadable makes a payload that is no P fail its task at once. It is tried again like any error unless told: a worker
+// of the next release may read it.
+func FailUnreadable() WorkerOption { return func(w *Worker) { w.failUnreadable = true } }
+
+// Handle makes a function the handler of a command. An error is tried again after the backoff of the server, and so is a
+// payload that is no P, see [FailUnreadable]. The result is a JSON object, or is wrapped as {"value": ...}.
 func Handle[P, R any](w *Worker, command string, handle func(ctx context.Context, job *Job[P]) (R, error)) {
 	key := strings.ToLower(strings.TrimSpace(command))
 	if _, known := w.handlers[key]; known {
@@ -148,10 +152,18 @@ func Handle[P, R any](w *Worker, command string, handle func(ctx context.Context
 	w.handlers[key] = handler{strings.TrimSpace(command), func(ctx context.Context, attempt *Attempt) (any, error) {
 		job := &Job[P]{Attempt: attempt}
 		if err := attempt.Task.Decode(&job.Payload); err != nil {
-			return nil, Fail("the payload cannot be read: " + err.Error())
+			return nil, w.unreadable(err)
 		}
 		return handle(ctx, job)
 	}}
+}
+
+func (w *Worker) unreadable(err error) error {
+	text := "the payload cannot be read: " + err.Error()
+	if w.failUnreadable {
+		return Fail(text)
+	}
+	return Retry(0, text)
 }
 
 // Run works until the context ends: nothing more is claimed then, handlers have the grace, and what is left is given back
@@ -171,9 +183,17 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-claims.Done():
 		}
 	}()
-	w.claimUntilStop(claims)
+	claimed := make(chan struct{})
+	go func() {
+		defer close(claimed)
+		w.claimUntilStop(claims)
+	}()
+	select {
+	case <-claims.Done():
+	case <-claimed:
+	}
 	stop(ErrShutdown)
-	w.finish()
+	w.finish(claimed)
 	return errors.Join(w.failure, w.link.Close())
 }
 
@@ -188,8 +208,9 @@ func (w *Worker) RunUntilSignal() error {
 		<-signals
 		w.log.Info("stopping")
 		stop()
-		<-signals
-		os.Exit(1)
+		if second, ok := (<-signals).(syscall.Signal); ok {
+			os.Exit(128 + int(second))
+		}
 	}()
 	return w.Run(ctx)
 }
@@ -205,8 +226,6 @@ func (w *Worker) claimUntilStop(ctx context.Context) {
 			return
 		}
 		tasks, err := w.link.Claim(ctx, asked)
-		// Not before the claim: nothing is lent while it waits, and it may wait longer than a lease.
-		lent := time.Now()
 		for extra := len(tasks); extra < asked.Count; extra++ {
 			<-w.slots
 		}
@@ -222,7 +241,11 @@ func (w *Worker) claimUntilStop(ctx context.Context) {
 			return
 		}
 		for at := range tasks {
-			w.start(ctx, &tasks[at], lent)
+			if at < asked.Count {
+				w.start(ctx, &tasks[at])
+			} else {
+				w.giveBack(&tasks[at])
+			}
 		}
 	}
 }
@@ -256,22 +279,38 @@ func (w *Worker) end(err error) {
 	})
 }
 
-func (w *Worker) start(ctx context.Context, task *Task, lent time.Time) {
+func (w *Worker) start(ctx context.Context, task *Task) {
 	w.jobs.Add(1)
 	go func() {
 		defer func() { <-w.slots; w.jobs.Done() }()
-		w.work(ctx, task, lent)
+		w.work(ctx, task)
 	}()
 }
 
-func (w *Worker) work(claims context.Context, task *Task, lent time.Time) {
+// giveBack returns a task that there is no slot for.
+func (w *Worker) giveBack(task *Task) {
+	w.jobs.Add(1)
+	go func() {
+		defer w.jobs.Done()
+		// When the lease is over there is nothing to give back.
+		ctx, done := context.WithTimeout(w.over, w.lease)
+		defer done()
+		w.deliver(ctx, Report{TaskID: task.ID, Attempt: max(1, task.Attempts), Verb: GiveBack})
+	}()
+}
+
+func (w *Worker) work(claims context.Context, task *Task) {
 	started := time.Now()
+	lent := task.LentAt
+	if lent.IsZero() {
+		lent = started
+	}
 	lost, lose := context.WithCancelCause(w.over)
 	defer lose(nil)
 	attempt := newAttempt(task, lent.Add(w.lease), nil)
 	run, stop := context.WithCancelCause(w.cut)
 	defer stop(nil)
-	keeper := &keeper{worker: w, attempt: attempt, stop: stop, lose: lose}
+	keeper := &keeper{worker: w, attempt: attempt, stop: stop, lose: lose, beating: make(chan struct{}, 1)}
 	attempt.say = func(beat Heartbeat) error { return keeper.say(lost, beat) }
 	w.hold(keeper)
 	defer w.release(keeper)
@@ -337,59 +376,6 @@ func (w *Worker) Attempt(ctx context.Context, task *Task, say func(Heartbeat) er
 	return w.runHandler(ctx, known, newAttempt(task, time.Now().Add(w.lease), say)), nil
 }
 
-// reportFor says what the end of a handler means.
-func reportFor(attempt *Attempt, value any, err error) Report {
-	attempt.lock.Lock()
-	defer attempt.lock.Unlock()
-	report := Report{TaskID: attempt.ID, Attempt: attempt.Number, Artifacts: attempt.artifacts}
-	var fail *FailError
-	var retry *RetryError
-	switch {
-	case errors.As(err, &fail):
-		report.Verb, report.Text = FailTask, words(err.Error(), "failed")
-	case errors.As(err, &retry):
-		report.Verb, report.Text = Nack, words(err.Error(), "retry")
-		report.Delay, report.Hold = max(0, retry.Delay), retry.Hold
-	case err != nil:
-		report.Verb, report.Text = Nack, words(err.Error(), "error")
-	default:
-		report.Verb = Complete
-		if report.Result, err = object(value); err != nil {
-			report.Verb, report.Text = FailTask, words("the result was not taken: "+err.Error(), "")
-		}
-	}
-	return report
-}
-
-// object makes results JSON objects: nil becomes {}, any other value that is no object {"value": ...}.
-func object(value any) (json.RawMessage, error) {
-	text, err := marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case string(text) == "null":
-		return json.RawMessage("{}"), nil
-	case strings.HasPrefix(strings.TrimSpace(string(text)), "{"):
-		return text, nil
-	}
-	return json.RawMessage(`{"value":` + string(text) + `}`), nil
-}
-
-// words cuts a text to what is kept of it, at a character's boundary.
-func words(text, otherwise string) string {
-	if strings.TrimSpace(text) == "" {
-		text = otherwise
-	}
-	if len(text) > errorBytes {
-		text = text[:errorBytes]
-		for !utf8.ValidString(text) && len(text) > errorBytes-utf8.UTFMax {
-			text = text[:len(text)-1]
-		}
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
-
 // deliver reports until there is an answer, or until the lease is lost and it cannot matter any more.
 func (w *Worker) deliver(lost context.Context, report Report) {
 	var pauses backoff
@@ -421,10 +407,15 @@ func (w *Worker) deliver(lost context.Context, report Report) {
 	w.log.Warn("a report was not answered in time", "task", report.TaskID)
 }
 
-// finish gives handlers the grace; then they are cancelled, and what is left is given back at no cost.
-func (w *Worker) finish() {
+// finish gives handlers the grace; then they are cancelled, and what is left is given back at no cost. The last claim is seen
+// through, but a server that does not answer it takes nothing of the grace.
+func (w *Worker) finish(claimed <-chan struct{}) {
 	ended := make(chan struct{})
-	go func() { w.jobs.Wait(); close(ended) }()
+	go func() {
+		<-claimed
+		w.jobs.Wait()
+		close(ended)
+	}()
 	defer w.overNow(ErrShutdown)
 	select {
 	case <-ended:

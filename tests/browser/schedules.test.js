@@ -77,5 +77,9 @@ test("schedules are listed, paused, resumed and triggered", async (t) => {
   await row.getByText("upgrade").waitFor();
   await row.getByRole("button", { name: "Resume nightly" }).click();
   await row.getByRole("button", { name: "Pause nightly" }).waitFor();
+  await row.getByRole("link", { name: "nightly" }).click();
+  const history = page.getByRole("region", { name: "Tasks found" }).locator("tbody tr");
+  await history.filter({ hasText: "report" }).waitFor();
+  assert.equal(await history.count(), 1);
   assert.deepEqual(page.troubles, []);
 });

@@ -46,6 +46,36 @@ fn links_of_every_document_lead_somewhere() {
     assert_none("links that lead nowhere", &faults);
 }
 
+/// Where the files of this repository are shown to readers of the book, which holds nothing but `docs`.
+const REPOSITORY: &str = "https://github.com/codeq/codeq/";
+
+/// A link that leaves `docs` works in a checkout and is dead in the book.
+#[test]
+fn links_of_the_book_stay_in_it_or_name_a_file_of_the_repository() {
+    let mut faults = Vec::new();
+    let docs = Path::new(ROOT).join("docs").canonicalize().unwrap();
+    for SourceFile { path, text } in files("docs", &[".md"]) {
+        let folder = Path::new(ROOT).join(&path);
+        let folder = folder.parent().unwrap();
+        for link in links(&text) {
+            let file = link.split('#').next().unwrap_or_default();
+            if let Some(named) = file.strip_prefix(REPOSITORY) {
+                let found = ["blob/main/", "tree/main/"].iter().find_map(|kind| named.strip_prefix(kind));
+                // Releases and the like are no files.
+                if found.is_some_and(|name| !Path::new(ROOT).join(name).exists()) {
+                    faults.push(format!("{path}: {link} names no file"));
+                }
+            } else if !file.is_empty() && !file.contains("://") && !file.starts_with("mailto:") {
+                let target = folder.join(file).canonicalize();
+                if target.is_ok_and(|target| !target.starts_with(&docs)) {
+                    faults.push(format!("{path}: {link} leaves docs: write {REPOSITORY}blob/main/..."));
+                }
+            }
+        }
+    }
+    assert_none("links that are dead in the book", &faults);
+}
+
 /// Turns of phrase that are not English, or that nobody understands at the first reading.
 const ODD: [&str; 12] = [
     "so many at most",

@@ -44,7 +44,7 @@ const LONG_FILES: &[(&str, usize, &str)] = &[
 const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
     ("crates/codeq/src/bench/report.rs", "print", "one table"),
     ("crates/queue/src/refusal.rs", "code", "one match over all refusals"),
-    ("crates/queue/src/refusal.rs", "all", "one table of all refusals"),
+    ("crates/queue/src/refusal/tests.rs", "all", "one table of all refusals"),
     ("crates/server/src/metrics.rs", "render", "one table: a line for each metric"),
     (
         "crates/queue/src/schedule/plan_tests.rs",

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// What every error answer holds.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody<'a> {
@@ -10,13 +11,16 @@ pub struct ErrorBody<'a> {
     pub error: Cow<'a, str>,
     /// For programs; stable.
     pub code: Cow<'a, str>,
+    /// As in the header `X-Request-Id` and in the server's log.
     #[serde(default)]
     pub request_id: Cow<'a, str>,
-    /// Of a rate limit.
+    /// Of a rate limit: whose, `producer`, `worker` or `admin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Cow<'a, str>>,
+    /// Of a rate limit: what was asked for too often, such as `claim`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Cow<'a, str>>,
+    /// Of a rate limit: when to try again, 1 or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// The field that a 422 is about.

@@ -4,6 +4,8 @@
 //! business of the rules; here is only how it is spelled. [`json`] holds the strictness that every request
 //! body meets.
 
+#![warn(missing_docs)]
+
 pub mod admin;
 pub mod batch;
 pub mod error;
@@ -13,6 +15,7 @@ pub mod grpc;
 pub mod history;
 pub mod json;
 pub mod list;
+mod object;
 pub mod operation;
 pub mod policy;
 pub mod schedule;

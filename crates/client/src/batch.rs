@@ -22,11 +22,12 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
+    /// A batch that people know by this name; at most 128 bytes.
     pub fn new(name: impl Into<String>) -> NewBatch {
         NewBatch { name: Some(name.into()), ..NewBatch::default() }
     }
 
-    /// An open batch that nobody joins closes itself after this time; a day unless told.
+    /// An open batch that nobody joins closes itself after this time (default: a day).
     pub fn close_after(mut self, time: Duration) -> NewBatch {
         self.close_after = Some(time);
         self
@@ -80,12 +81,15 @@ struct BatchBody<'a> {
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct Batch {
+    /// For [`NewTask::batch`] and [`NewTask::after`].
     pub id: String,
+    /// Empty if it has none.
     pub name: String,
-    /// Open, closed, completed or failed, as the server says it.
+    /// `open`, `closed`, `completed` or `failed`.
     pub state: String,
     /// 0 to 1.
     pub progress: f64,
+    /// How its members stand.
     pub counts: BatchCounts,
     /// Ids of the tasks that run then; only in the answer to the call that made them.
     pub then: Vec<String>,
@@ -96,8 +100,11 @@ pub struct Batch {
 #[serde(default)]
 #[non_exhaustive]
 pub struct BatchCounts {
+    /// Members that have not ended.
     pub live: u64,
+    /// Members that completed.
     pub completed: u64,
+    /// Members that ended in any other way.
     pub failed: u64,
 }
 

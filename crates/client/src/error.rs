@@ -21,10 +21,14 @@ pub enum Error {
     },
     /// The token is not accepted. Retrying with the same one does not help.
     #[error("unauthorized: {message}")]
-    Unauthorized { message: String },
+    Unauthorized {
+        /// What the server says is wrong with it.
+        message: String,
+    },
     /// There was no answer, or one that says to try again: the outcome is unknown.
     #[error("unavailable: {message}")]
     Unavailable {
+        /// What the server said, or what broke on the way.
         message: String,
         /// What the server asked for.
         retry_after: Option<Duration>,

@@ -20,10 +20,14 @@ const LONGEST: usize = 1 << 20;
 pub enum Event {
     /// Something happened to a task or a queue.
     Happened(Happening),
-    /// Number of events missed; 0 if unknown.
-    Lagged { missed: u64 },
+    /// Some events were missed.
+    Lagged {
+        /// How many; 0 if nobody knows.
+        missed: u64,
+    },
 }
 
+/// What happened to a task, a queue or a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happening {
     /// `created`, `claimed`, `progress`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `released`,
@@ -31,12 +35,17 @@ pub struct Happening {
     pub kind: String,
     /// `None` for what happens to a queue.
     pub task_id: Option<String>,
+    /// Spelled as in the newest create of its queue.
     pub command: String,
     /// RFC 3339.
     pub at: String,
+    /// The number of the delivery that it is about.
     pub attempt: Option<u32>,
+    /// Who holds that delivery, or held it.
     pub worker_id: Option<String>,
+    /// The status of the task afterwards; `None` where there is no task.
     pub status: Option<String>,
+    /// What the attempt or the task failed with.
     pub error: Option<String>,
 }
 
@@ -61,6 +70,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// As [`Events::new`], for an address and a token alone.
     pub fn http(base_url: impl Into<String>, token: impl Into<Token>) -> Events {
         Events::new(&Connection::new(token).http(base_url))
     }

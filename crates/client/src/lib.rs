@@ -1,4 +1,5 @@
 #![doc = include_str!("../../../docs/sdk.md")]
+#![warn(missing_docs)]
 
 mod backoff;
 mod batch;
@@ -7,6 +8,8 @@ mod error;
 mod events;
 mod http;
 mod limits;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod pipe;
 mod producer;
 mod refusal;

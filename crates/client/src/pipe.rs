@@ -142,7 +142,7 @@ struct Session<'a, P: Protocol> {
     waiting: HashMap<P::Key, oneshot::Sender<Result<P::Answer, Error>>>,
     /// Made and not yet taken by the transport, last one first.
     unsent: Vec<P::Event>,
-    /// When something was last heard, or waited for anew.
+    /// When something was last heard, or when waiting began again.
     heard: Instant,
 }
 

@@ -44,7 +44,7 @@ impl NewSchedule {
         self
     }
 
-    /// An IANA name; UTC unless said otherwise.
+    /// An IANA name (default: UTC).
     pub fn timezone(mut self, name: impl Into<String>) -> NewSchedule {
         self.fields.timezone = Some(name.into());
         self
@@ -68,7 +68,7 @@ impl NewSchedule {
         self
     }
 
-    /// Tasks wait up to so long, each as its name and tick say.
+    /// Each task waits up to this long, by its name and tick.
     pub fn jitter(mut self, jitter: Duration) -> NewSchedule {
         self.fields.jitter_seconds = Some(i64::try_from(jitter.as_secs()).unwrap_or(i64::MAX));
         self
@@ -86,6 +86,7 @@ impl NewSchedule {
         self
     }
 
+    /// Puts it without letting it tick: it has to be resumed.
     pub fn paused(mut self) -> NewSchedule {
         self.fields.paused = Some(true);
         self

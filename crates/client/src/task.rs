@@ -292,6 +292,7 @@ pub(crate) struct InlineFields {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Created {
+    /// For everything else that can be asked about the task.
     pub id: String,
     /// The idempotency key named a task that was there already.
     pub replayed: bool,
@@ -304,12 +305,13 @@ pub struct Created {
 pub struct Finished {
     /// The task as it is now.
     pub task: Task,
+    /// Whether it ended as COMPLETED; if not, it has failed.
     pub is_completed: bool,
     /// What the worker returned, a JSON object.
     pub result: Option<Box<RawValue>>,
     /// Why it failed.
     pub error: Option<String>,
-    /// `MAX_ATTEMPTS` or `CANCELLED`, if it was not a worker that ended it.
+    /// `MAX_ATTEMPTS`, `CANCELLED`, `EXPIRED` or `DEPENDENCY`, if it was not a worker that ended it.
     pub failure_reason: Option<String>,
     /// Names and where to read them.
     pub artifacts: Vec<(String, String)>,

@@ -32,7 +32,7 @@ impl Unique {
         self
     }
 
-    /// The key is taken so long from the create on, whatever becomes of the task.
+    /// The key is taken for this long from the create on, whatever becomes of the task.
     pub fn lasting(mut self, time: Duration) -> Unique {
         self.0.until = Some(UniqueUntil::Seconds(whole_seconds(time)));
         self

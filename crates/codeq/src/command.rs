@@ -1,5 +1,6 @@
 //! The command of a queue, as an argument: `demo` or `--command demo`.
 
+use crate::client::MissingFlag;
 use anyhow::bail;
 
 #[derive(clap::Args)]
@@ -19,7 +20,7 @@ impl CommandName {
     pub fn required(&self) -> anyhow::Result<String> {
         match self.name() {
             Some(name) => Ok(name),
-            None => bail!("command is required"),
+            None => bail!(MissingFlag::new("command is required", "its name, such as `demo`")),
         }
     }
 }

@@ -19,6 +19,7 @@ mod issuer;
 mod migrate_shards;
 mod operation;
 mod queue;
+mod reference;
 mod schedule;
 mod serve;
 mod store;
@@ -67,6 +68,7 @@ enum Command {
     Schedule(Box<schedule::Schedule>),
     Batch(batch::Batch),
     Dlq(dlq::Dlq),
+    Failed(dlq::Failed),
     Top(top::Top),
     Worker(worker::Worker),
     Events(events::Listen),
@@ -90,6 +92,8 @@ enum Command {
     MigrateShards(migrate_shards::MigrateShards),
     Store(store::Store),
     Verify(verify::Verify),
+    #[command(hide = true)]
+    Reference(reference::Reference),
     #[command(hide = true)]
     Connection(client::ConnectionPage),
 }
@@ -141,6 +145,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::Schedule(schedule) => schedule.run(&connection),
         Command::Batch(batch) => batch.run(&connection),
         Command::Dlq(dlq) => dlq.run(&connection),
+        Command::Failed(failed) => failed.run(&connection),
         Command::Worker(worker) => worker.run(&connection),
         Command::Top(top) => top.run(&connection),
         Command::Events(listen) => listen.run(&connection),
@@ -160,6 +165,7 @@ fn run(Cli { connection, command }: Cli) -> anyhow::Result<()> {
         Command::MigrateShards(migrate) => migrate.run(),
         Command::Store(store) => store.run(),
         Command::Verify(verify) => verify.run(),
+        Command::Reference(reference) => reference.run(self::command()),
         Command::Connection(_) => client::page(self::command()),
     }
 }

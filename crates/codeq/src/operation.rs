@@ -3,7 +3,7 @@
 //! The server does the work and remembers its progress; to stop watching does not stop the work.
 
 use crate::client::{Api, Connection, Refused, block_on, path};
-use crate::table::Table;
+use crate::table::{Table, plural};
 use crate::{say, tag, terminal};
 use anyhow::bail;
 use clap::Subcommand;
@@ -36,8 +36,18 @@ pub struct Deed {
     pub verb: &'static str,
     /// `Requeued`
     pub done: &'static str,
-    /// `dead letters of demo`
-    pub what: String,
+    /// One of them: `dead letter`.
+    pub noun: &'static str,
+    /// The command, where it is one.
+    pub command: Option<String>,
+}
+
+impl Deed {
+    /// `2 dead letters of demo`
+    fn what(&self, count: u64) -> String {
+        let of = self.command.as_ref().map(|command| format!(" of {command}")).unwrap_or_default();
+        format!("{}{of}", plural(count, self.noun))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -72,16 +82,16 @@ pub async fn perform(
     matched: u64,
     start: impl AsyncFnOnce() -> anyhow::Result<Operation>,
 ) -> anyhow::Result<()> {
-    let Deed { verb, what, .. } = &deed;
+    let (verb, what) = (deed.verb, deed.what(matched));
     if care.dry_run {
         match care.json {
             true => say!("{}", serde_json::json!({"matched": matched})),
-            false => say!("{} Would {verb} {matched} {what}", tag::info()),
+            false => say!("{} Would {verb} {what}", tag::info()),
         }
         return Ok(());
     }
     if matched > 0 {
-        terminal::confirm(&format!("{verb} {matched} {what}"), care.yes)?;
+        terminal::confirm(&format!("{verb} {what}"), care.yes)?;
     }
     let started = start().await?;
     conclude(follow(api, started, matched).await?, &deed, care.json)
@@ -96,7 +106,7 @@ fn conclude(operation: Operation, deed: &Deed, json: bool) -> anyhow::Result<()>
         bail!("operation {} {}: {}", operation.id, operation.state, operation.error.unwrap_or_default());
     }
     if !json {
-        say!("{} {} {} {}", tag::ok(), deed.done, operation.processed, deed.what);
+        say!("{} {} {}", tag::ok(), deed.done, deed.what(operation.processed));
     }
     match operation.failed {
         0 => Ok(()),

@@ -2,6 +2,7 @@
 
 use crate::client::{Connection, block_on, query};
 use crate::filter::Filter;
+use crate::table::plural;
 use crate::{say, tag};
 use anyhow::{Context, bail};
 use codeq_api::admin::{ExportEnd, ImportedBody};
@@ -61,7 +62,9 @@ impl Export {
                 true => {
                     say!("{}", serde_json::json!({"file": self.to, "count": end.count, "sha256": end.sha256}))
                 }
-                false => say!("{} Exported {} tasks to {}", tag::ok(), end.count, self.to.display()),
+                false => {
+                    say!("{} Exported {} to {}", tag::ok(), plural(end.count, "task"), self.to.display())
+                }
             }
             Ok(())
         })
@@ -152,7 +155,12 @@ impl Import {
 }
 
 fn show(imported: &ImportedBody) {
-    say!("{} Imported {} tasks; {} were there already", tag::ok(), imported.created, imported.existing);
+    say!(
+        "{} Imported {}; {} were there already",
+        tag::ok(),
+        plural(imported.created, "task"),
+        imported.existing
+    );
     for line in imported.refused.iter().take(SHOWN_REFUSALS) {
         say!("{} line {}: {}", tag::warn(), line.line, crate::table::one_line(&line.error));
     }

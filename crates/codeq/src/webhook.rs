@@ -1,7 +1,7 @@
 //! `codeq webhook`: result callbacks that wait, were given up or were delivered lately.
 
 use crate::client::{Api, Connection, block_on, path};
-use crate::table::Table;
+use crate::table::{Table, plural};
 use crate::{say, tag, terminal};
 use anyhow::bail;
 use clap::Subcommand;
@@ -150,7 +150,7 @@ impl Redeliver {
         }
         match self.json {
             true => say!("{}", Value::from(done)),
-            false => say!("{} Redelivering {}", tag::ok(), crate::table::plural(done.len(), "callback")),
+            false => say!("{} Redelivering {}", tag::ok(), plural(done.len(), "callback")),
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Redeliver {
     async fn run_all(self, api: &Api) -> anyhow::Result<()> {
         let (found, _) = deliveries(api, "failed", self.task.clone(), usize::MAX).await?;
         if !found.is_empty() {
-            terminal::confirm(&format!("redeliver {} failed callbacks", found.len()), self.yes)?;
+            terminal::confirm(&format!("redeliver {}", plural(found.len(), "failed callback")), self.yes)?;
         }
         let mut body = json!({});
         if let Some(task) = &self.task {
@@ -176,7 +176,7 @@ impl Redeliver {
         }
         match self.json {
             true => say!("{}", json!({"redelivered": redelivered})),
-            false => say!("{} Redelivering {}", tag::ok(), crate::table::plural(redelivered, "callback")),
+            false => say!("{} Redelivering {}", tag::ok(), plural(redelivered, "callback")),
         }
         Ok(())
     }

@@ -6,12 +6,19 @@ use crate::time::Time;
 /// What became of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttemptOutcome {
+    /// The worker submitted COMPLETED.
     Completed,
+    /// The worker submitted FAILED.
     Failed,
+    /// The worker said that the attempt failed, and gave the task back; it counts.
     Nack,
+    /// The worker gave the task back though nothing failed; the attempt counts.
     Abandoned,
+    /// Given back with a refund: the attempt does not count.
     Refunded,
+    /// The lease ended before the worker reported.
     LeaseExpired,
+    /// A cancel ended the task.
     Cancelled,
 }
 
@@ -41,20 +48,27 @@ impl AttemptOutcome {
     }
 }
 
-/// One delivery of a task to a worker. A running attempt has no end yet.
+/// One delivery of a task to a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
+    /// 1 for the first delivery.
     pub attempt: u32,
+    /// Who held the lease.
     pub worker_id: Box<str>,
+    /// When the lease was given.
     pub claimed_at: Time,
+    /// `None` while the attempt runs.
     pub end: Option<AttemptEnd>,
 }
 
 /// When and how an attempt ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttemptEnd {
+    /// When the store ended it.
     pub at: Time,
+    /// What ended it: a report, the end of the lease, or a cancel.
     pub outcome: AttemptOutcome,
+    /// The failure text, cut to [`limits::ATTEMPT_ERROR_BYTES`]; `None` where nothing failed.
     pub error: Option<Box<str>>,
 }
 

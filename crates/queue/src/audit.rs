@@ -2,7 +2,7 @@
 
 mod note;
 
-pub use note::{Note, noting};
+pub use note::{Note, noting, unnoted};
 
 use crate::time::Time;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub const EXAMINED: usize = 50_000;
 /// One verb of one operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
+    /// When the server got the request.
     pub at: Time,
     /// Tells entries of one instant apart.
     pub id: u64,
@@ -25,11 +26,13 @@ pub struct AuditEntry {
     pub who: Arc<str>,
     /// Whose tasks or queues; `*` is every tenant.
     pub tenant: Arc<str>,
+    /// What was done, in the words of the route, such as `pause`.
     pub verb: Box<str>,
     /// What it was done to.
     pub target: Box<str>,
     /// How many were touched, or matched in the case of an operation.
     pub count: Option<u64>,
+    /// The `X-Request-Id` of the request.
     pub request_id: Box<str>,
 }
 
@@ -45,12 +48,17 @@ impl AuditEntry {
 pub struct AuditPage {
     /// `None` is every tenant.
     pub tenant: Option<Arc<str>>,
+    /// Exactly this verb; `None` is any.
     pub verb: Option<String>,
+    /// Exactly this subject; `None` is any.
     pub who: Option<String>,
+    /// Only entries later than this instant.
     pub after: Option<Time>,
+    /// Only entries earlier than this instant.
     pub before: Option<Time>,
     /// Only what lies in front of this place: where the page before ended.
     pub cursor: Option<(Time, u64)>,
+    /// Entries of a full page.
     pub limit: usize,
 }
 
@@ -85,6 +93,7 @@ impl AuditPage {
 /// One page of records of what operators did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Audited {
+    /// The newest first; may be empty although there is a `next`.
     pub entries: Vec<AuditEntry>,
     /// Where to go on; none at the end.
     pub next: Option<(Time, u64)>,

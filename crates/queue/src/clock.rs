@@ -19,12 +19,13 @@ const LEAST: i64 = 1000;
 /// However long nobody looked, a step is not trusted more than after this time.
 const TRUST_AT_ONCE: i64 = 10_000_000;
 
-/// For so long after a start it matters how long nobody ran: as long as results are kept.
+/// How long after a start it matters how long nobody ran: as long as results are kept.
 const DOUBTED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What one look at the clocks gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
+    /// What leases, delays and schedules go by; never earlier than in the reading before.
     pub now: Time,
     /// For retention: at or before `now`.
     pub aged: Time,
@@ -122,7 +123,7 @@ mod tests {
 
     const START: i64 = 1_700_000_000_000;
 
-    /// A machine whose wall clock is off by so many milliseconds.
+    /// A machine whose wall clock is off by this many milliseconds.
     struct Machine {
         slew: Slew,
         elapsed_ms: i64,

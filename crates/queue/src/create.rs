@@ -12,9 +12,12 @@ use std::time::Duration;
 /// When the task becomes visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Delay {
+    /// At once.
     #[default]
     None,
+    /// This long after the create, or after the release of a task that waits for others.
     For(Duration),
+    /// At this instant; one that has passed means at once.
     Until(Time),
 }
 
@@ -33,29 +36,44 @@ impl Delay {
 /// A checked request to create one task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewTask {
+    /// What never changes.
     pub body: Arc<Body>,
+    /// 0 to 9; higher ones are served first.
     pub priority: u8,
+    /// Attempts that may count; when they are used up the task is dead.
     pub max_attempts: u32,
+    /// From when on it may be claimed.
     pub delay: Delay,
 }
 
 /// What the producer sent, apart from the payload's shape, which is the protocol's business.
 #[derive(Clone, Debug, Default)]
 pub struct CreateRequest {
+    /// Taken from the token, never from the request.
     pub tenant: Arc<str>,
+    /// Trimmed and checked by [`check_command`].
     pub command: String,
     /// Exact JSON text.
     pub payload: String,
+    /// Clamped to 0 to 9.
     pub priority: i64,
+    /// An absolute http or https URL that is sent the result; blank is none.
     pub webhook: Option<String>,
+    /// Names with values: at most 16, together at most 4 KiB.
     pub headers: Vec<(String, String)>,
+    /// Zero and below mean the default.
     pub max_attempts: i64,
+    /// At most 255 bytes; blank is none.
     pub idempotency_key: Option<String>,
     /// Wins over `delay_seconds`.
     pub run_at: Option<Time>,
+    /// 0 to 31,622,400.
     pub delay_seconds: i64,
+    /// W3C `traceparent`; left out if it is too long.
     pub trace_parent: Option<String>,
+    /// W3C `tracestate`; kept only together with a trace parent.
     pub trace_state: Option<String>,
+    /// Lane, tags, uniqueness and what else few tasks have.
     pub options: OptionsRequest,
     /// Passed on with callbacks as long as the process lives; not stored.
     pub baggage: Option<Arc<str>>,

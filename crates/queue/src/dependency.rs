@@ -57,7 +57,9 @@ impl OnFailure {
 /// How a task or batch stands that others wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
+    /// It has not ended.
     Open,
+    /// It completed.
     Succeeded,
     /// It failed, died, expired, was cancelled, or is no longer there.
     Failed,
@@ -81,7 +83,9 @@ pub enum HeldStep {
     Nothing,
     /// It goes on waiting for the others.
     Wait,
+    /// Nothing is left to wait for: it becomes ready or delayed.
     Release,
+    /// It ends as failed, for the reason [`DEPENDENCY`].
     Fail,
 }
 

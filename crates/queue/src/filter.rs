@@ -14,15 +14,19 @@ pub const SCHEDULE_HEADER: &str = "codeq-schedule";
 /// Where a task is, in an operator's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
+    /// May be claimed, as far as pauses and limits allow it.
     Ready,
+    /// Waits for its time.
     Delayed,
+    /// Leased to a worker.
     Running,
+    /// A dead letter: out of attempts.
     Dead,
     /// Completed, failed or cancelled.
     Done,
     /// Ended FAILED without being a dead letter or cancelled.
     Failed,
-    /// Ended by an operator.
+    /// Ended by a cancel.
     Cancelled,
     /// Waits for tasks or batches to end.
     Held,
@@ -80,19 +84,29 @@ impl Whereabouts {
 pub struct Filter {
     /// Compared without case.
     pub command: Option<String>,
+    /// The status of the wire.
     pub status: Option<TaskStatus>,
+    /// Where the task is: more exact than `status`.
     pub place: Option<Whereabouts>,
-    /// Who holds the lease.
+    /// The worker id that holds the lease.
     pub worker_id: Option<String>,
     /// Part of the error text, compared without case.
     pub error: Option<String>,
+    /// Created later than this instant.
     pub created_after: Option<Time>,
+    /// Created earlier than this instant.
     pub created_before: Option<Time>,
+    /// Changed later than this instant.
     pub updated_after: Option<Time>,
+    /// Changed earlier than this instant.
     pub updated_before: Option<Time>,
+    /// The whole key, compared with case.
     pub idempotency_key: Option<String>,
+    /// Names with values: the task must have each of them.
     pub headers: Vec<(String, String)>,
+    /// The whole name of the lane.
     pub lane: Option<String>,
+    /// One of the task's tags.
     pub tag: Option<String>,
     /// The name of the schedule that made the task.
     pub schedule: Option<String>,
@@ -191,17 +205,20 @@ fn has_part(text: Option<&str>, part: &str) -> bool {
 pub struct Page {
     /// `None` is every tenant.
     pub tenant: Option<Arc<str>>,
+    /// Which tasks are on it.
     pub filter: Arc<Filter>,
     /// Else oldest first.
     pub is_newest_first: bool,
     /// Where the page before ended. What it holds is the store's business.
     pub cursor: Option<String>,
+    /// Tasks of a full page.
     pub limit: usize,
 }
 
 /// One page of a listing.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Listed {
+    /// In the order that the page asked for.
     pub tasks: Vec<Task>,
     /// Where to go on. A page may be short, or empty, and yet have one.
     pub next: Option<String>,

@@ -37,6 +37,7 @@ enum Standing {
 pub struct LanePass {
     pass: u64,
     standing: Standing,
+    /// 1 to 100: how often it is served, compared with a lane of weight 1.
     pub weight: u8,
 }
 
@@ -61,6 +62,7 @@ impl LanePass {
 /// What a lane has to offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offer {
+    /// No task, or something other than time holds it back.
     Nothing,
     /// A task that may start now; smaller numbers have waited longer.
     Head(u64),

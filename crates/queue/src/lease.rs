@@ -8,7 +8,9 @@ use std::time::Duration;
 /// Who holds a lease: the subject of the token and the worker id together.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
+    /// The `sub` of the token.
     pub subject: Box<str>,
+    /// The name that the worker gave itself, or the subject.
     pub worker_id: Box<str>,
 }
 
@@ -22,9 +24,11 @@ impl Owner {
 /// The right to one attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
+    /// Whose reports are accepted.
     pub owner: Arc<Owner>,
     /// The task is the owner's strictly before this instant.
     pub until: Time,
+    /// When the attempt began: the longest run counts from here.
     pub claimed_at: Time,
     /// Someone wants the task to stop.
     pub cancel: Option<Arc<CancelRequest>>,
@@ -45,7 +49,9 @@ impl Lease {
 /// A running task is to stop. What its owner reports before the deadline counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CancelRequest {
+    /// When the task ends as cancelled if its owner has not reported.
     pub deadline: Time,
+    /// Given by whoever cancelled; `None` if no reason was given.
     pub reason: Option<Arc<str>>,
 }
 

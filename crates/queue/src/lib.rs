@@ -6,6 +6,8 @@
 //! Start with [`task`] (the states and the guards), then [`retry`] (what a failed attempt leads to),
 //! then [`store`] (what any storage has to promise).
 
+#![warn(missing_docs)]
+
 pub mod attempt;
 pub mod audit;
 pub mod batch;
@@ -32,6 +34,7 @@ pub mod report;
 pub mod result;
 pub mod retry;
 pub mod schedule;
+pub mod schema;
 pub mod shared;
 pub mod store;
 pub mod subscription;
@@ -58,6 +61,7 @@ pub use refusal::{Failure, Refusal};
 pub use result::{Artifact, FailureReason, Outcome, ResultRecord, Status};
 pub use retry::{Backoff, BackoffPolicy};
 pub use schedule::{Schedule, Schedules};
+pub use schema::PayloadSchema;
 pub use shared::Shared;
 pub use store::Store;
 pub use task::{Body, Place, State, Task, TaskStatus};

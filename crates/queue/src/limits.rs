@@ -63,10 +63,6 @@ pub const POLICY_BYTES: usize = 1024 * 1024;
 pub const POLICIES: usize = 10_000;
 /// Bytes of the texts of those policies in one storage partition.
 pub const POLICIES_BYTES: usize = 64 * 1024 * 1024;
-/// Regular expressions in the payload schemas of a tenant: each is compiled, and in memory.
-pub const SCHEMA_PATTERNS: usize = 250;
-/// Memory that one of them may take when it is compiled, and as much again for each thread that matches it.
-pub const SCHEMA_PATTERN_BYTES: usize = 2 * 1024 * 1024;
 /// Longest time that a nack may hold back its lane or queue, in seconds.
 pub const HOLD_SECONDS: i64 = 86_400;
 /// Lanes looked at to find the busiest ones.
@@ -102,7 +98,7 @@ pub const EVENT_TYPES: usize = 256;
 pub const SUBSCRIPTIONS: usize = 1000;
 /// Longest group of a subscription.
 pub const GROUP_BYTES: usize = 128;
-/// Attempts that an imported task may have behind it: far from where the number would begin anew.
+/// Attempts that an imported task may have behind it: far below the largest number that is counted.
 pub const IMPORTED_ATTEMPTS: u32 = 1_000_000;
 /// Longest trace parent that is kept.
 pub const TRACE_PARENT_BYTES: usize = 256;
@@ -136,7 +132,7 @@ pub const DEPENDENCIES: usize = 100;
 pub const BATCH_NAME_BYTES: usize = 128;
 /// Tasks that a batch may name to follow it.
 pub const BATCH_THEN: usize = 10;
-/// A batch closes when nobody has joined for so long, unless it says otherwise.
+/// A batch closes when nobody has joined for this long, unless it says otherwise.
 pub const BATCH_CLOSE_AFTER: Duration = Duration::from_secs(86_400);
 /// Batches that a tenant may have in one storage partition: all are in memory.
 pub const BATCHES: usize = 500_000;

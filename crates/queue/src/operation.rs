@@ -12,8 +12,11 @@ use std::sync::Arc;
 /// What is done to each task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
+    /// Ends tasks that live as cancelled.
     Cancel,
+    /// Gives tasks that have failed another set of attempts.
     Requeue,
+    /// Removes dead letters for good.
     Delete,
     /// Makes the tasks of ticks that have passed; see [`crate::schedule::Backfill`].
     Backfill,
@@ -38,9 +41,13 @@ impl OperationKind {
 /// Whether it goes on, and how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationState {
+    /// There are tasks left to do.
     Running,
+    /// Every task that it found has been done or has refused.
     Done,
+    /// An operator stopped it; what it had done stays.
     Cancelled,
+    /// It could not go on; `error` says why.
     Failed,
 }
 
@@ -72,21 +79,31 @@ pub struct Step {
 /// Bulk work of an operator, and how far it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Operation {
+    /// 32 lower-case hex digits on the wire.
     pub id: u128,
     /// `None` is every tenant.
     pub tenant: Option<Arc<str>>,
+    /// What happens to each task.
     pub kind: OperationKind,
+    /// Which tasks, narrowed to those that its kind can touch.
     pub filter: Filter,
     /// For a requeue: the attempts that each task gets instead of its own.
     pub max_attempts: Option<u32>,
     /// Zero is as fast as it goes.
     pub rate_per_second: u32,
+    /// Whether it goes on, and how it ended.
     pub state: OperationState,
+    /// Tasks or ticks counted when it was asked for; `None` if nobody counted.
     pub matched: Option<u64>,
+    /// Tasks done so far; of a backfill, tasks made.
     pub processed: u64,
+    /// Tasks that refused.
     pub failed: u64,
+    /// When it was asked for: tasks that change later are left alone.
     pub created_at: Time,
+    /// When its last step was stored.
     pub updated_at: Time,
+    /// The first refusal, or why it stopped; `None` if there was neither.
     pub error: Option<String>,
     /// Where the listing stands; of a backfill, what is to be made.
     pub cursor: Option<String>,
@@ -94,8 +111,9 @@ pub struct Operation {
     pub step: Option<Step>,
     /// Raised by every change; a change of an older version is refused.
     pub version: u64,
-    /// The process that works on it, and until when the others leave it alone.
+    /// The process that works on it; 0 before one does.
     pub holder: u128,
+    /// Until then other processes leave it alone.
     pub held_until: Time,
     /// The subject of the token that asked for it; `None` if an earlier version stored it.
     pub by: Option<Arc<str>>,

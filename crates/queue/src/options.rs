@@ -12,8 +12,11 @@ use std::time::Duration;
 /// What was asked for, checked. Never stored empty.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TaskOptions {
+    /// At most 128 bytes; `None` is the lane without a name.
     pub lane: Option<Box<str>>,
+    /// At most 8, each once.
     pub tags: Box<[Box<str>]>,
+    /// `None` asks for no uniqueness.
     pub unique: Option<UniqueRule>,
     /// A task that nobody has claimed by then fails.
     pub expires_at: Option<Time>,
@@ -52,8 +55,11 @@ impl TaskOptions {
 /// One task per key, as long as the rule says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UniqueRule {
+    /// 1 to 255 bytes; means something within the tenant and the command.
     pub key: Box<str>,
+    /// When the key is free again.
     pub until: UniqueUntil,
+    /// What a create does that finds the key taken.
     pub on_conflict: OnConflict,
     /// How long replacements may put the holder off, counted from its create.
     pub max_wait: Option<Duration>,
@@ -76,6 +82,7 @@ impl UniqueRule {
 pub enum UniqueUntil {
     /// At the first claim.
     Started,
+    /// When the task ends.
     #[default]
     Ended,
     /// Counted from the create, whatever becomes of the task.
@@ -85,9 +92,12 @@ pub enum UniqueUntil {
 /// What a create does that finds the key taken.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnConflict {
+    /// It makes no task and answers with the holder.
     #[default]
     Keep,
+    /// It gives the holder its payload, headers and time, if nobody has claimed the holder yet.
     Replace,
+    /// It ends the holder as cancelled and makes its task.
     Cancel,
 }
 
@@ -113,27 +123,38 @@ impl OnConflict {
 /// What the producer sent.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OptionsRequest {
+    /// At most 128 bytes, no control characters; blank is none.
     pub lane: Option<String>,
+    /// At most 8, each 1 to 64 of `[A-Za-z0-9_.:-]`.
     pub tags: Vec<String>,
+    /// Refused together with `after` or `batch_id`.
     pub unique: Option<UniqueRequest>,
+    /// At most 366 days ahead; one that has passed is taken.
     pub expires_at: Option<Time>,
+    /// 1 to 31,622,400, counted from the create; refused together with `expires_at`.
     pub expire_seconds: Option<i64>,
+    /// 1 to 604,800.
     pub max_run_seconds: Option<i64>,
+    /// At most 100 ids of tasks and batches.
     pub after: Vec<String>,
     /// `cancel`, `run` or nothing.
     pub on_dependency_failure: Option<String>,
+    /// The batch to join; empty is none.
     pub batch_id: Option<String>,
 }
 
 /// A unique rule as a producer wrote it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct UniqueRequest {
+    /// 1 to 255 bytes.
     pub key: String,
     /// `started`, `ended` or nothing.
     pub until: Option<String>,
     /// Instead of `until`.
     pub until_seconds: Option<i64>,
+    /// `keep`, `replace`, `cancel` or nothing, which means `keep`.
     pub on_conflict: Option<String>,
+    /// 1 to 31,622,400, counted from the holder's create.
     pub max_wait_seconds: Option<i64>,
 }
 

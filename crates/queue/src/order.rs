@@ -1,7 +1,7 @@
 //! In which order a claim looks at the commands it names.
 //!
-//! `listed` is strict: the first command with work wins, and the last may wait for ever. `fair` draws the order
-//! anew for every claim, so that every command with work gets its share, in proportion to its weight. Nothing
+//! `listed` is strict: the first command with work wins, and the last may wait for ever. `fair` draws a new
+//! order for every claim, so that every command with work gets its share, in proportion to its weight. Nothing
 //! is remembered between two draws, so that any number of processes share out alike.
 
 use crate::limits;
@@ -101,14 +101,18 @@ fn in_order(mut drawn: Vec<(f64, Arc<str>)>) -> Vec<Arc<str>> {
 /// Asks which commands of a tenant have something to claim: of the named ones all, of the others up to `most`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadyQuestion {
+    /// Whose queues.
     pub tenant: Arc<str>,
+    /// Lower-cased; every one of them is looked at.
     pub named: Vec<Arc<str>>,
+    /// How many of the others are wanted.
     pub most: usize,
 }
 
 /// Commands with something to claim, lower-cased.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReadyCommands {
+    /// Those of the named ones that have something.
     pub named: Vec<Arc<str>>,
     /// Either all, or some that were drawn evenly.
     pub others: Vec<Arc<str>>,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 /// Names one queue. The command is held lower-cased, because queues compare it without case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QueueKey {
+    /// Queues of different tenants have nothing in common.
     pub tenant: Arc<str>,
+    /// Lower-cased.
     pub command: Arc<str>,
 }
 
@@ -66,26 +68,33 @@ pub fn is_better(a: (u8, crate::Time), b: (u8, crate::Time)) -> bool {
 /// The counts of one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueStats {
+    /// Whose queue.
     pub tenant: Arc<str>,
     /// Spelled as in the newest create.
     pub command: Arc<str>,
     /// Ready tasks by priority, 0 to 9.
     pub ready: [u64; 10],
+    /// Tasks that wait for their time.
     pub delayed: u64,
+    /// Tasks with a lease.
     pub in_progress: u64,
+    /// Dead letters.
     pub dead: u64,
     /// Tasks that failed, neither dead nor cancelled, and are kept.
     pub failed: u64,
     /// Tasks that wait for others to end.
     pub held: u64,
+    /// Claims pass the queue over.
     pub is_paused: bool,
     /// Lanes that have live tasks.
     pub lanes: u64,
     /// Ready tasks that a limit holds back.
     pub limited: u64,
+    /// `None` if nothing restricts the queue.
     pub policy: Option<StoredPolicy>,
     /// When the oldest ready task was created.
     pub oldest_ready: Option<crate::Time>,
+    /// When a claim last got a task, as far as this process has seen it.
     pub last_claim: Option<crate::Time>,
 }
 

@@ -11,8 +11,11 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// At most `limit` starts in `period_seconds`, of which `burst` may come at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
+    /// At least 1.
     pub limit: u32,
+    /// At most 86,400 in a policy.
     pub period_seconds: u32,
+    /// 1 to `limit`.
     pub burst: u32,
 }
 

@@ -5,14 +5,19 @@ use thiserror::Error;
 /// We are well and the answer is no. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
+    /// No such task in the tenant, or no longer.
     #[error("not-found")]
     NotFound,
+    /// The task was cancelled while its worker ran it.
     #[error("cancelled")]
     Cancelled,
+    /// A newer attempt has the task, or its lease was over before a heartbeat.
     #[error("lease-lost")]
     LeaseLost,
+    /// No worker holds the task: it waits, or it has ended.
     #[error("not-in-progress")]
     NotInProgress,
+    /// Another worker holds the task.
     #[error("not-owner")]
     NotOwner,
     /// An operator's cancel came after the end.
@@ -27,72 +32,111 @@ pub enum Refusal {
     /// An operator's requeue of a task whose unique key another one has by now.
     #[error("another task has the unique key")]
     UniqueConflict,
+    /// The request cannot be read as what the route takes.
     #[error("invalid body")]
     InvalidBody,
+    /// A command is 1 to 128 of `[A-Za-z0-9_.:-]`.
     #[error("invalid command")]
     InvalidCommand,
+    /// A webhook is an absolute http or https URL with a host, at most 2,048 bytes long.
     #[error("invalid webhook url")]
     InvalidWebhookUrl,
+    /// `runAt` is not an RFC 3339 instant.
     #[error("invalid 'runAt' (use RFC3339)")]
     InvalidRunAt,
+    /// `runAt` is more than [`DELAY`](crate::limits::DELAY) ahead.
     #[error("invalid 'runAt' (at most 366 days ahead)")]
     RunAtTooFar,
+    /// `delaySeconds` is below zero.
     #[error("invalid 'delaySeconds' (must be >= 0)")]
     DelayNegative,
+    /// `delaySeconds` is more than [`DELAY`](crate::limits::DELAY).
     #[error("invalid 'delaySeconds' (must be <= 31622400)")]
     DelayTooLong,
+    /// The idempotency key is too long.
     #[error("invalid idempotencyKey (max 255 bytes)")]
     IdempotencyKeyTooLong,
+    /// Body and header name different idempotency keys.
     #[error("idempotencyKey and Idempotency-Key differ")]
     IdempotencyKeysDiffer,
+    /// Headers are at most 16, with names of 1 to 64 of `[A-Za-z0-9_.-]`, together at most 4 KiB.
     #[error("invalid headers")]
     InvalidHeaders,
+    /// The lane is too long or has a control character.
     #[error("invalid 'lane' (at most 128 bytes, no control characters)")]
     InvalidLane,
+    /// Too many tags, or one that is too long or has another character.
     #[error("invalid 'tags' (at most 8, each 1 to 64 of A-Z a-z 0-9 _ . : -)")]
     InvalidTags,
+    /// The text says what is wrong with the unique rule.
     #[error("invalid 'unique': {0}")]
     InvalidUnique(&'static str),
+    /// The text says what is wrong with the expiry.
     #[error("invalid expiry: {0}")]
     InvalidExpiry(&'static str),
+    /// The longest run is none that a task may have.
     #[error("invalid 'maxRunSeconds' (must be between 1 and 604800)")]
     InvalidMaxRun,
+    /// The progress of a heartbeat is too large.
     #[error("progress too large (max 4096 bytes)")]
     ProgressTooLarge,
+    /// The checkpoint of a report is too large.
     #[error("checkpoint too large (max 65536 bytes)")]
     CheckpointTooLarge,
+    /// The grace of a cancel is too long, or below zero.
     #[error("invalid 'graceSeconds' (must be between 0 and 3600)")]
     InvalidGrace,
+    /// A nack that uses no attempt has to say when the task is tried again.
     #[error("refund needs 'delaySeconds' of at least 1")]
     RefundWithoutDelay,
+    /// The payload, or the result, is larger than allowed.
     #[error("payload too large")]
     PayloadTooLarge,
+    /// The status of a result is neither COMPLETED nor FAILED.
     #[error("invalid status")]
     InvalidStatus,
+    /// COMPLETED came without a result.
     #[error("result required when status=COMPLETED")]
     ResultRequired,
+    /// FAILED came without an error text.
     #[error("error required when status=FAILED")]
     ErrorRequired,
+    /// The text names the artifact and what is wrong with it.
     #[error("{0}")]
     InvalidArtifact(String),
+    /// The text names the field.
     #[error("{0}")]
     InvalidSubscription(&'static str),
+    /// The subscription is unknown or has expired.
     #[error("not-found")]
     SubscriptionNotFound,
+    /// The policy of a topic, or its name.
     #[error("invalid {field}: {message}")]
-    InvalidTopic { field: &'static str, message: &'static str },
+    InvalidTopic {
+        /// As the wire spells it.
+        field: &'static str,
+        /// What its value must be.
+        message: &'static str,
+    },
+    /// The callback is unknown, or is not one that failed.
     #[error("not-found")]
     DeliveryNotFound,
+    /// With the greatest number of items.
     #[error("batch size exceeds maximum of {0}")]
     BatchTooLarge(usize),
+    /// With the greatest number of tasks that one claim may ask for.
     #[error("count exceeds maximum of {0}")]
     CountTooLarge(usize),
+    /// Neither the token nor the stream names the worker, so that nobody would hold the lease.
     #[error("workerId is required")]
     WorkerIdRequired,
+    /// The order of a claim is neither `listed` nor `fair`.
     #[error("invalid 'order' (use listed or fair)")]
     InvalidOrder,
+    /// Too many weights, or one that is too small or too large.
     #[error("invalid 'weights' (at most 256 commands, each with a number from 1 to 100)")]
     InvalidWeights,
+    /// Weights came with an order that does not use them.
     #[error("invalid 'weights' (they need order=fair)")]
     WeightsWithoutFair,
     /// What a worker says of itself: its name, or the rest.
@@ -101,35 +145,49 @@ pub enum Refusal {
     /// A test moves the clock where it cannot go.
     #[error("invalid time: {0}")]
     InvalidClock(&'static str),
+    /// The token does not allow the command.
     #[error("event type not allowed")]
     EventTypeNotAllowed,
+    /// The token belongs to another group.
     #[error("groupId not allowed")]
     GroupNotAllowed,
     /// The task has not ended.
     #[error("result not found")]
     ResultNotFound,
+    /// The result has no such file in the server's keeping.
     #[error("artifact not found")]
     ArtifactNotFound,
+    /// `before` is not an RFC 3339 instant.
     #[error("invalid 'before' (use RFC3339)")]
     InvalidBefore,
+    /// With the id of the topic, tenant included.
     #[error("queue topic \"{0}\" not found")]
     TopicNotFound(String),
+    /// The delete of a topic needs `deletionPolicy=Delete`.
     #[error("deletionPolicy=Delete is required")]
     DeletionPolicyRequired,
+    /// The cursor is not one that this listing has given.
     #[error("invalid cursor")]
     InvalidCursor,
+    /// The text names the part of the filter.
     #[error("{0}")]
     InvalidFilter(String),
+    /// The delete of dead letters has to be confirmed.
     #[error("confirm=true is required")]
     ConfirmRequired,
+    /// The operation is unknown, or ended long ago.
     #[error("operation not found")]
     OperationNotFound,
+    /// With the greatest number that may wait at a time.
     #[error("too many calls of the tenant are waiting (max {0})")]
     TooManyWaiting(usize),
+    /// With the greatest number of queues.
     #[error("calls of the tenant wait for too many queues (max {0})")]
     TooManyQueueWaits(usize),
+    /// With the greatest number that may run at a time.
     #[error("too many operations are running (max {0})")]
     TooManyOperations(usize),
+    /// With the greatest number that a tenant may have.
     #[error("too many subscriptions (max {0})")]
     TooManySubscriptions(usize),
     /// What this kind of store cannot do.
@@ -138,46 +196,81 @@ pub enum Refusal {
     /// The store has its own means.
     #[error("this store is backed up by its own means")]
     BackupElsewhere,
+    /// The definition of a schedule, or its name.
     #[error("invalid {field}: {message}")]
-    InvalidSchedule { field: &'static str, message: String },
+    InvalidSchedule {
+        /// As the wire spells it.
+        field: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The tenant has no schedule of this name.
     #[error("schedule not found")]
     ScheduleNotFound,
     /// A schedule lives where the queue of its tasks lives.
     #[error("the command of a schedule cannot change; delete it first")]
     ScheduleCommandFixed,
+    /// With the greatest number that a tenant may have.
     #[error("too many schedules (max {0})")]
     TooManySchedules(usize),
+    /// The policy of a queue.
     #[error("invalid {field}: {message}")]
-    InvalidPolicy { field: String, message: String },
+    InvalidPolicy {
+        /// The path of the field, such as `rate.limit`.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Nothing restricts the queue.
     #[error("the queue has no policy")]
     PolicyNotFound,
+    /// With the most that they may occupy.
     #[error("too many unique keys that are taken for some time (max {0} bytes)")]
     TooManyUniqueKeys(usize),
+    /// With the greatest number that a tenant may have.
     #[error("too many policies (max {0})")]
     TooManyPolicies(usize),
+    /// With the most that their texts may have.
     #[error("policies too large together (max {0} bytes)")]
     PoliciesTooLarge(usize),
     /// The order of tasks that live cannot change.
     #[error("'lanes.ordered' changes only while the queue has no live task")]
     QueueNotEmpty,
+    /// As many tasks wait as the policy of the queue allows.
     #[error("the queue is full")]
     QueueFull,
+    /// The text says what is wrong with the hold of a nack.
     #[error("invalid 'hold': {0}")]
     InvalidHold(&'static str),
-    /// `field` is a JSON pointer into the payload.
+    /// The payload does not match the schema that the policy of the queue asks for.
     #[error("invalid payload: {message}")]
-    PayloadInvalid { field: String, message: String },
+    PayloadInvalid {
+        /// A JSON pointer into the payload.
+        field: String,
+        /// What the schema wants there.
+        message: String,
+    },
+    /// The text says what is wrong with the dependencies.
     #[error("invalid 'after': {0}")]
     InvalidAfter(&'static str),
+    /// With the id, which names no task or batch of the tenant.
     #[error("unknown dependency {0}")]
     UnknownDependency(Box<str>),
+    /// A batch, or what follows it.
     #[error("invalid {field}: {message}")]
-    InvalidBatch { field: &'static str, message: &'static str },
+    InvalidBatch {
+        /// As the wire spells it.
+        field: &'static str,
+        /// What its value must be.
+        message: &'static str,
+    },
+    /// The tenant has no such batch, or no longer.
     #[error("batch not found")]
     BatchNotFound,
     /// It takes no more members.
     #[error("the batch is closed")]
     BatchClosed,
+    /// With the greatest number that a tenant may have.
     #[error("too many batches (max {0})")]
     TooManyBatches(usize),
     /// An import whose key names another task here.
@@ -276,7 +369,12 @@ impl Refusal {
 pub enum Failure {
     /// The store cannot take this now (disk full, sync failed, backend unreachable).
     #[error("storage unavailable: {reason}")]
-    Unavailable { reason: String, outcome_unknown: bool },
+    Unavailable {
+        /// For the log.
+        reason: String,
+        /// Whether what was asked may have happened all the same.
+        outcome_unknown: bool,
+    },
     /// The store is closing or closed.
     #[error("the store is closed")]
     Closed,
@@ -298,106 +396,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One of each; the match in `code` makes sure that a new one is not forgotten there.
-    fn all() -> Vec<Refusal> {
-        vec![
-            Refusal::NotFound,
-            Refusal::Cancelled,
-            Refusal::LeaseLost,
-            Refusal::NotInProgress,
-            Refusal::NotOwner,
-            Refusal::AlreadyTerminal,
-            Refusal::NotDead,
-            Refusal::NotDelayed,
-            Refusal::UniqueConflict,
-            Refusal::InvalidBody,
-            Refusal::InvalidCommand,
-            Refusal::InvalidWebhookUrl,
-            Refusal::RunAtTooFar,
-            Refusal::DelayNegative,
-            Refusal::DelayTooLong,
-            Refusal::IdempotencyKeyTooLong,
-            Refusal::IdempotencyKeysDiffer,
-            Refusal::InvalidHeaders,
-            Refusal::InvalidLane,
-            Refusal::InvalidTags,
-            Refusal::InvalidUnique("'key' must have 1 to 255 bytes"),
-            Refusal::InvalidExpiry("'expiresAt' may be at most 366 days ahead"),
-            Refusal::InvalidMaxRun,
-            Refusal::ProgressTooLarge,
-            Refusal::CheckpointTooLarge,
-            Refusal::InvalidGrace,
-            Refusal::RefundWithoutDelay,
-            Refusal::PayloadTooLarge,
-            Refusal::InvalidStatus,
-            Refusal::ResultRequired,
-            Refusal::ErrorRequired,
-            Refusal::InvalidArtifact("too many artifacts (max 16)".into()),
-            Refusal::InvalidSubscription("groupId is required"),
-            Refusal::SubscriptionNotFound,
-            Refusal::InvalidTopic { field: "maxAttempts", message: "must be between 1 and 100" },
-            Refusal::DeliveryNotFound,
-            Refusal::InvalidRunAt,
-            Refusal::BatchTooLarge(100),
-            Refusal::CountTooLarge(100),
-            Refusal::WorkerIdRequired,
-            Refusal::InvalidOrder,
-            Refusal::InvalidWeights,
-            Refusal::WeightsWithoutFair,
-            Refusal::InvalidWorker("Codeq-Worker (1 to 128 visible ASCII characters)"),
-            Refusal::InvalidClock("it does not go back"),
-            Refusal::EventTypeNotAllowed,
-            Refusal::GroupNotAllowed,
-            Refusal::ResultNotFound,
-            Refusal::ArtifactNotFound,
-            Refusal::InvalidBefore,
-            Refusal::TopicNotFound("acme.orders".into()),
-            Refusal::DeletionPolicyRequired,
-            Refusal::InvalidCursor,
-            Refusal::InvalidFilter("unknown status \"GONE\"".into()),
-            Refusal::ConfirmRequired,
-            Refusal::OperationNotFound,
-            Refusal::TooManyWaiting(100_000),
-            Refusal::TooManyQueueWaits(200_000),
-            Refusal::TooManyOperations(16),
-            Refusal::TooManySubscriptions(1000),
-            Refusal::NotSupported("unique keys"),
-            Refusal::BackupElsewhere,
-            Refusal::InvalidSchedule { field: "cron", message: "the plan never fires".into() },
-            Refusal::ScheduleNotFound,
-            Refusal::ScheduleCommandFixed,
-            Refusal::TooManySchedules(1000),
-            Refusal::InvalidPolicy { field: "rate.limit".into(), message: "is required".into() },
-            Refusal::PolicyNotFound,
-            Refusal::TooManyUniqueKeys(1000),
-            Refusal::TooManyPolicies(10_000),
-            Refusal::PoliciesTooLarge(64 << 20),
-            Refusal::QueueNotEmpty,
-            Refusal::QueueFull,
-            Refusal::InvalidHold("use lane or queue"),
-            Refusal::PayloadInvalid { field: "/a".into(), message: "\"x\" is not a number".into() },
-            Refusal::InvalidAfter("at most 100 ids"),
-            Refusal::UnknownDependency("x".into()),
-            Refusal::InvalidBatch { field: "name", message: "at most 128 bytes, no control characters" },
-            Refusal::BatchNotFound,
-            Refusal::BatchClosed,
-            Refusal::TooManyBatches(1000),
-            Refusal::IdempotencyKeyTaken,
-            Refusal::IdNotKept,
-        ]
-    }
-
-    #[test]
-    fn every_refusal_is_documented_with_its_code() {
-        let page = include_str!("../../../docs/errors.md");
-        for refusal in all() {
-            let code = refusal.code();
-            assert!(page.contains(&format!("| `{code}` |")), "docs/errors.md lacks {code}");
-            assert!(code.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{code}");
-            assert!(!refusal.to_string().is_empty());
-        }
-    }
-}
+mod tests;

@@ -12,8 +12,11 @@ use std::time::Duration;
 /// Names one attempt of one task by one caller.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// Taken from the token.
     pub tenant: Arc<str>,
+    /// One of another tenant is refused like an unknown one.
     pub id: TaskId,
+    /// Who reports; refused if somebody else holds the lease.
     pub owner: Arc<Owner>,
     /// Fencing: refuse if this is not the current attempt.
     pub attempt: Option<u32>,
@@ -22,7 +25,9 @@ pub struct Report {
 /// A worker goes on with its task.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
+    /// Which attempt.
     pub report: Report,
+    /// The lease ends this long from now, even if it would have ended later.
     pub extend: Duration,
     /// JSON for those who watch.
     pub progress: Option<Arc<str>>,
@@ -40,6 +45,7 @@ impl Heartbeat {
 /// What a heartbeat is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beat {
+    /// When the lease ends now.
     pub lease_until: Time,
     /// Set when the task is to stop.
     pub cancel: Option<Arc<CancelRequest>>,
@@ -48,9 +54,11 @@ pub struct Beat {
 /// A worker gives a task back because the attempt failed.
 #[derive(Clone, Debug)]
 pub struct Nack {
+    /// Which attempt.
     pub report: Report,
     /// Above zero overrides the backoff policy.
     pub delay_seconds: i64,
+    /// Becomes the task's error text; blank leaves the one it has.
     pub reason: Option<String>,
     /// The attempt does not count; there is a delay.
     pub refund: bool,
@@ -76,7 +84,9 @@ impl Nack {
 /// A worker gives a task back though nothing failed.
 #[derive(Clone, Debug)]
 pub struct Abandon {
+    /// Which attempt.
     pub report: Report,
+    /// The attempt does not count.
     pub refund: bool,
     /// JSON for the next attempt.
     pub checkpoint: Option<Arc<str>>,
@@ -92,16 +102,21 @@ impl Abandon {
 /// A worker says how its task ended.
 #[derive(Clone, Debug)]
 pub struct Submit {
+    /// Which attempt.
     pub report: Report,
+    /// How it ended, not checked yet.
     pub outcome: Outcome,
 }
 
 /// Where a nacked or abandoned task went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
+    /// It is ready again, or delayed.
     Requeued {
+        /// How long it is delayed; 0 if it is ready.
         delay_seconds: u64,
     },
+    /// It was out of attempts.
     Dead,
     /// It was to stop, and has.
     Cancelled,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 /// Whether a task succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
+    /// A worker submitted a result.
     Completed,
+    /// A worker failed it, or it was cancelled, expired, ran out of attempts, or what it waited for failed.
     Failed,
 }
 
@@ -26,7 +28,9 @@ impl Status {
 /// Why a task failed that no worker failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailureReason {
+    /// It ran out of attempts.
     MaxAttempts,
+    /// Someone cancelled it.
     Cancelled,
     /// Nobody claimed it in time.
     Expired,
@@ -49,7 +53,9 @@ impl FailureReason {
 /// A named file or link attached to a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifact {
+    /// 1 to 255 bytes; once per result.
     pub name: String,
+    /// Where its bytes can be fetched; at most 2,048 bytes for a link that passes through.
     pub url: String,
     /// Set for bytes that codeQ keeps; `None` for a link that passed through.
     pub stored: Option<StoredArtifact>,
@@ -60,27 +66,37 @@ pub struct Artifact {
 pub struct StoredArtifact {
     /// Where the artifact store keeps the bytes.
     pub key: String,
+    /// Visible ASCII, at most 255 bytes; `None` if the worker named none.
     pub content_type: Option<String>,
 }
 
 /// How a task ended; written once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResultRecord {
+    /// COMPLETED comes with a result, FAILED with an error.
     pub status: Status,
     /// A JSON object, exact text.
     pub result: Option<Arc<str>>,
+    /// Why it failed; `None` if it completed.
     pub error: Option<Arc<str>>,
+    /// `None` if a worker ended the task.
     pub failure_reason: Option<FailureReason>,
+    /// In the order in which they were submitted.
     pub artifacts: Vec<Artifact>,
+    /// When the task ended.
     pub completed_at: Time,
 }
 
 /// What a worker reports. Its content is checked after the guards of the task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
+    /// `COMPLETED` or `FAILED`; everything else is refused.
     pub status: Box<str>,
+    /// Exact JSON text; required for COMPLETED.
     pub result: Option<Arc<str>>,
+    /// Required for FAILED and not blank then; ignored for COMPLETED.
     pub error: Option<Box<str>>,
+    /// At most 16.
     pub artifacts: Vec<Artifact>,
 }
 

@@ -6,10 +6,15 @@ use crate::time::Time;
 /// How the wait before another attempt grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BackoffPolicy {
+    /// The base each time.
     Fixed,
+    /// The base, times the number of attempts used.
     Linear,
+    /// The base, doubled once for each attempt used.
     Exponential,
+    /// Half of the exponential wait, and as much again at most, drawn at random.
     ExpEqualJitter,
+    /// Between nothing and the exponential wait, drawn at random.
     ExpFullJitter,
 }
 
@@ -32,8 +37,11 @@ impl BackoffPolicy {
 /// The policy with its two numbers, in whole seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
+    /// How the wait grows.
     pub policy: BackoffPolicy,
+    /// What the wait grows from.
     pub base_seconds: u64,
+    /// No wait is longer.
     pub max_seconds: u64,
 }
 
@@ -74,17 +82,20 @@ fn uniform(random: u64, top: u64) -> u64 {
 /// How a running attempt ended without a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// `delay_seconds` above zero overrides the policy.
+    /// The worker said that the attempt failed.
     Nack {
+        /// Above zero overrides the policy.
         delay_seconds: i64,
         /// The attempt does not count.
         refund: bool,
         /// The delay is not cut by the policy: others wait for it, too.
         is_exact: bool,
     },
+    /// The worker gave the task back though nothing failed; the attempt counts.
     Abandon,
     /// Given back unharmed: the attempt does not count.
     Refund,
+    /// The worker did not report in time.
     LeaseExpired,
 }
 
@@ -107,8 +118,16 @@ pub fn check_refund(refund: bool, delay_seconds: i64) -> Result<bool, Refusal> {
 /// Where the task goes after an [`Ending`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
+    /// It may be claimed at once.
     Ready,
-    Delayed { until: Time, delay_seconds: u64 },
+    /// It waits.
+    Delayed {
+        /// When it may be claimed.
+        until: Time,
+        /// The same as a length, counted from now.
+        delay_seconds: u64,
+    },
+    /// It is out of attempts.
     Dead,
 }
 

@@ -14,19 +14,26 @@ pub const LISTENS: Duration = Duration::from_secs(20);
 /// Gets every event that a process sends, this one included; `None` when some may have been missed.
 pub type Hearer = Arc<dyn Fn(Option<&str>) + Send + Sync>;
 
+/// Gets every notice that a process sends, this one included.
+pub type NoticeHearer = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// The bucket of one caller in one scope.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bucket {
+    /// What is counted: callers have a bucket for each scope.
     pub scope: &'static str,
     /// A hash that stands for the caller.
     pub caller: [u8; 32],
+    /// How fast the bucket fills.
     pub per_second: f64,
+    /// How many requests may come at once.
     pub capacity: u32,
 }
 
 /// Subscriptions of which one at most is told that a queue has filled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lot {
+    /// Which of the members.
     pub pick: Pick,
     /// In the order of their creation.
     pub members: Vec<Arc<Subscription>>,
@@ -58,4 +65,14 @@ pub trait Shared: Send + Sync {
     fn send_event(&self, event: String);
     /// Who gets events from now on. Only the first call counts.
     fn hear_events(&self, hearer: Hearer);
+
+    /// Tells every process what only one of them can pass on: a text in one line. Dropped when too many wait to be sent.
+    fn send_notice(&self, notice: String);
+    /// Who gets notices from now on. Only the first call counts.
+    fn hear_notices(&self, hearer: NoticeHearer);
+
+    /// Keeps what this process has seen of its workers where the others read it, for a while.
+    fn keep_sightings(&self, text: String) -> Answer<()>;
+    /// What the other processes have kept.
+    fn sightings(&self) -> Answer<Vec<String>>;
 }

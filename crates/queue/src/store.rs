@@ -45,6 +45,7 @@ pub type Items<T> = Vec<Result<T, Refusal>>;
 /// What a create came to: the task that was made, or the one that was there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Created {
+    /// As it is now.
     pub task: Task,
     /// The idempotency key named a task that existed already.
     pub is_replay: bool,
@@ -55,7 +56,9 @@ pub struct Created {
 /// How long to hold a call that finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
+    /// It is answered at once.
     No,
+    /// Until something comes, but not beyond this instant.
     Until(Time),
     /// Until something comes or the caller drops the answer.
     Forever,
@@ -64,23 +67,30 @@ pub enum Wait {
 /// What a worker asks for.
 #[derive(Clone, Debug)]
 pub struct Claim {
+    /// Whose queues.
     pub tenant: Arc<str>,
+    /// Which of them.
     pub commands: Commands,
+    /// Who will hold the leases.
     pub owner: Arc<Owner>,
+    /// How long the leases last, if no policy shortens them.
     pub lease: Duration,
     /// The caller did not say how long: a queue may have a default of its own.
     pub is_default_lease: bool,
-    /// At most so many tasks; a waiting claim is answered as soon as there is one.
+    /// How many tasks at most; a waiting claim is answered as soon as there is one.
     pub count: usize,
+    /// What to do if there is nothing.
     pub wait: Wait,
 }
 
 /// A task that is to end.
 #[derive(Clone, Debug)]
 pub struct Cancel {
+    /// Which task.
     pub task: TaskRef,
     /// How long a running task may go on.
     pub grace: Duration,
+    /// Kept in the error text; `None` is none.
     pub reason: Option<Arc<str>>,
 }
 
@@ -94,11 +104,15 @@ impl Cancel {
 /// What a producer finds when it asks for a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResultLookup {
+    /// No such task in the tenant.
     NotFound,
     /// Not terminal, also at the end of the wait.
     Pending,
+    /// The task has ended.
     Done {
+        /// As it is now.
         task: Task,
+        /// How it ended.
         record: ResultRecord,
     },
 }
@@ -106,7 +120,9 @@ pub enum ResultLookup {
 /// A task named within a tenant; a foreign id behaves like an unknown one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskRef {
+    /// The only tenant that it is looked for in.
     pub tenant: Arc<str>,
+    /// The id that the create answered with.
     pub id: TaskId,
 }
 
@@ -122,14 +138,18 @@ pub struct Position {
 /// A task from elsewhere, with its result if it has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Import {
+    /// Under its own id and tenant.
     pub task: Task,
+    /// `None` if the task lives.
     pub record: Option<ResultRecord>,
 }
 
 /// Callbacks in the outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OutboxCounts {
+    /// To be sent, now or later.
     pub pending: u64,
+    /// Out of attempts.
     pub failed: u64,
 }
 
@@ -139,6 +159,7 @@ pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 /// Why the store does not take writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
+    /// It takes everything.
     Ready,
     /// Some of the servers that it lives on are away; the names of their shards. All else works.
     Degraded(Vec<String>),
@@ -146,12 +167,14 @@ pub enum Health {
     Unavailable(String),
     /// Needs a restart (a failed sync).
     Poisoned(String),
+    /// It was told to close.
     Closed,
 }
 
 /// One shard of a store that lives on several servers, as this process sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShardView {
+    /// As the configuration calls it.
     pub name: String,
     /// Where its server is: the master that was found, else where one is looked for.
     pub address: String,
@@ -168,17 +191,20 @@ pub struct ServerView {
     pub replicas: u64,
     /// How long a question takes to it and back.
     pub round_trip: Duration,
-    /// Queues and tasks that it holds.
+    /// Queues that it holds.
     pub queues: u64,
+    /// Tasks that it holds.
     pub tasks: u64,
 }
 
+/// Keeps tasks and everything that belongs to them; the promises of the module hold for every method.
 pub trait Store: Send + Sync {
     // Producers.
 
     /// Stores each task and makes it claimable now or at its time. Of any number of creates with one
     /// (tenant, command, key) exactly one makes a task; the others answer with it.
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>>;
+    /// Each as it is now; `None` for those that are unknown.
     fn get(&self, tasks: Vec<TaskRef>) -> Answer<Vec<Option<Task>>>;
     /// Waits for the end of the task if asked to.
     fn result(&self, task: TaskRef, wait: Wait) -> Answer<ResultLookup>;
@@ -187,8 +213,11 @@ pub trait Store: Send + Sync {
 
     /// Lends up to `count` tasks. Empty when there is nothing (left after waiting).
     fn claim(&self, claim: Claim) -> Answer<Vec<Task>>;
+    /// Extends leases that have not ended, and says whether the task is to stop.
     fn heartbeat(&self, beats: Vec<Heartbeat>) -> Answer<Items<Beat>>;
+    /// Ends failed attempts: each task waits, is ready again, or is dead.
     fn nack(&self, nacks: Vec<Nack>) -> Answer<Items<Returned>>;
+    /// Gives tasks back: each is ready again, or dead if that was its last attempt.
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>>;
     /// Ends the attempt. Final state, result and callback are stored together or not at all.
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>>;
@@ -210,6 +239,7 @@ pub trait Store: Send + Sync {
     fn cleanup(&self, tenant: Arc<str>, before: Time, limit: usize) -> Answer<u64>;
     /// Claims pass a paused queue over; everything else goes on.
     fn pause(&self, queue: QueueKey) -> Answer<QueueStats>;
+    /// Claims look at the queue again; holds of nacks are gone.
     fn resume(&self, queue: QueueKey) -> Answer<QueueStats>;
     /// Counts of every known queue, of one tenant or of all.
     fn queues(&self, tenant: Option<Arc<str>>) -> Answer<Vec<QueueStats>>;
@@ -249,11 +279,15 @@ pub trait Store: Send + Sync {
 
     // Topics, subscriptions, callbacks.
 
+    /// Creates or replaces; an equal policy changes nothing.
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)>;
+    /// `None` if the tenant has none of this name.
     fn topic(&self, tenant: Arc<str>, name: String) -> Answer<Option<Topic>>;
     /// Whether there was one.
     fn delete_topic(&self, tenant: Arc<str>, name: String) -> Answer<bool>;
+    /// Stores it under a new id. Refuses what is not well formed, and what is too much for the tenant.
     fn subscribe(&self, subscription: NewSubscription) -> Answer<Result<Subscription, Refusal>>;
+    /// Its life counts from now on; refuses an unknown or expired one. Zero and below mean the default.
     fn renew(&self, tenant: Arc<str>, id: u128, ttl_seconds: i64) -> Answer<Result<Subscription, Refusal>>;
     /// Every subscription that has not expired, in creation order.
     fn subscriptions(&self) -> Answer<Vec<Subscription>>;
@@ -262,7 +296,9 @@ pub trait Store: Send + Sync {
     /// Takes up to `limit` due callbacks; each is due again after `hold` unless reported on. Here and in lists bodies
     /// above `limits::CALLBACK_BYTES_ALONG` are empty; fewer may come if there are such.
     fn take_deliveries(&self, limit: usize, hold: Duration) -> Answer<Vec<Delivery>>;
+    /// The body of a callback, however large; `None` if the callback is gone.
     fn delivery_body(&self, id: u128) -> Answer<Option<Arc<str>>>;
+    /// What became of an attempt to send it; refuses a callback that is gone.
     fn report_delivery(&self, id: u128, report: DeliveryReport) -> Answer<Result<(), Refusal>>;
     /// Callbacks of all tenants.
     fn outbox(&self) -> Answer<OutboxCounts>;
@@ -274,7 +310,7 @@ pub trait Store: Send + Sync {
         after: u128,
         limit: usize,
     ) -> Answer<Vec<Delivery>>;
-    /// Makes a failed callback due again, with its attempts counted anew.
+    /// Makes a failed callback due now, with a full set of attempts.
     fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>>;
 
     // The process.
@@ -284,6 +320,7 @@ pub trait Store: Send + Sync {
     fn next_due(&self) -> Answer<Option<Time>> {
         Box::pin(async { Ok(None) })
     }
+    /// Whether it takes writes, and why not.
     fn health(&self) -> Health;
     /// The shards of a store that lives on several servers; none where there is only one place.
     fn shards(&self) -> Vec<ShardView> {

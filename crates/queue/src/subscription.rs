@@ -13,8 +13,11 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
 /// Who is told: every subscriber, or one of each group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeliveryMode {
+    /// Every subscriber.
     Fanout,
+    /// One of each group; its members take turns.
     Group,
+    /// One of all subscribers of this mode, another one every minute.
     Hash,
 }
 
@@ -42,27 +45,42 @@ impl DeliveryMode {
 /// Who is told that commands have work, and until when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscription {
+    /// Its name on the wire, a UUID.
     pub id: u128,
+    /// Only work of this tenant is told.
     pub tenant: Arc<str>,
+    /// Where the notifications go.
     pub callback_url: Box<str>,
     /// Lower-cased commands, or `*`.
     pub event_types: Vec<Box<str>>,
+    /// Who of several subscribers is told.
     pub mode: DeliveryMode,
+    /// Required by [`DeliveryMode::Group`].
     pub group: Option<Box<str>>,
+    /// The shortest time between two notifications; zero is none.
     pub min_interval: Duration,
+    /// When it was made.
     pub created_at: Time,
+    /// It is forgotten then, unless it is renewed.
     pub expires_at: Time,
 }
 
 /// A request that has passed the rights of its token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewSubscription {
+    /// Taken from the token.
     pub tenant: Arc<str>,
+    /// An absolute http or https URL; checked when it is accepted.
     pub callback_url: String,
+    /// At most 256 commands, or `*`.
     pub event_types: Vec<String>,
+    /// Who of several subscribers is told.
     pub mode: DeliveryMode,
+    /// At most 128 bytes; blank is none.
     pub group: Option<String>,
+    /// Zero and below mean [`DEFAULT_TTL`].
     pub ttl_seconds: i64,
+    /// The shortest time between two notifications; zero is none.
     pub min_interval: Duration,
 }
 
@@ -97,7 +115,7 @@ impl NewSubscription {
     }
 }
 
-/// Whether a tenant that has so many subscriptions may have another one.
+/// Whether a tenant with this number of living subscriptions may have another one.
 pub fn check_count(living: usize) -> Result<(), Refusal> {
     match living < limits::SUBSCRIPTIONS {
         true => Ok(()),
@@ -105,7 +123,7 @@ pub fn check_count(living: usize) -> Result<(), Refusal> {
     }
 }
 
-/// How long a subscription lives that asks for so many seconds.
+/// How long a subscription lives that asks for this many seconds.
 pub fn ttl(seconds: i64) -> Duration {
     match u64::try_from(seconds) {
         Ok(0) | Err(_) => DEFAULT_TTL,

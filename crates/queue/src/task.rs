@@ -16,15 +16,21 @@ use std::time::Duration;
 /// What the producer gave; never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Body {
+    /// Taken from the token.
     pub tenant: Arc<str>,
     /// Spelled as the producer did.
     pub command: Box<str>,
     /// Exact JSON text.
     pub payload: Box<str>,
+    /// The URL that is sent the result.
     pub webhook: Option<Box<str>>,
+    /// Names with values, as the producer sent them.
     pub headers: Box<[(String, String)]>,
+    /// Another create with it answers with this task.
     pub idempotency_key: Option<Box<str>>,
+    /// W3C `traceparent` of the create.
     pub trace_parent: Option<Box<str>>,
+    /// W3C `tracestate` of the create.
     pub trace_state: Option<Box<str>>,
     /// What few tasks have.
     pub options: Option<Box<TaskOptions>>,
@@ -78,19 +84,25 @@ impl Body {
 /// Where a task is in its life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Claimable. `seq` grows with every task that becomes ready: the order within a priority.
+    /// It may be claimed.
     Ready {
+        /// Grows with every task that becomes ready: the order within a priority.
         seq: u64,
     },
+    /// It waits for its time.
     Delayed {
+        /// When it becomes ready.
         until: Time,
     },
+    /// A worker holds its lease.
     Running(Arc<Lease>),
     /// Waits for tasks or batches to end.
     Held(Arc<Held>),
+    /// A worker submitted COMPLETED.
     Completed,
+    /// A worker submitted FAILED, or it expired, or something that it waited for failed.
     Failed,
-    /// Ended by an operator.
+    /// Ended by a cancel.
     Cancelled,
     /// Ran out of attempts.
     Dead,
@@ -99,9 +111,13 @@ pub enum State {
 /// What the wire calls the states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskStatus {
+    /// Ready, delayed or held.
     Pending,
+    /// Running.
     InProgress,
+    /// A worker submitted COMPLETED.
     Completed,
+    /// Failed, cancelled or dead.
     Failed,
 }
 
@@ -120,11 +136,17 @@ impl TaskStatus {
 /// The index a task is found in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
+    /// Ready.
     PendingList,
+    /// Delayed.
     DelayedSet,
+    /// Running.
     InProgressSet,
+    /// Held.
     HeldSet,
+    /// Dead.
     DeadLetterSet,
+    /// Completed, failed or cancelled.
     None,
 }
 
@@ -195,14 +217,19 @@ impl State {
 /// One task as it is at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Task {
+    /// The same for the whole life of the task, and where it is imported.
     pub id: TaskId,
+    /// What its producer gave.
     pub body: Arc<Body>,
+    /// 0 to 9; higher ones are served first.
     pub priority: u8,
+    /// Where it is in its life, and what belongs to that.
     pub state: State,
     /// Deliveries so far; with the id the fencing token. Never falls.
     pub attempts: u32,
     /// Deliveries that do not count against `max_attempts`.
     pub refunds: u32,
+    /// Attempts that may count; an operator's requeue may change it.
     pub max_attempts: u32,
     /// The last failure text.
     pub error: Option<Arc<str>>,
@@ -210,7 +237,9 @@ pub struct Task {
     pub checkpoint: Option<Arc<str>>,
     /// JSON that the running attempt told last. Not durable.
     pub progress: Option<Arc<str>>,
+    /// Never changes.
     pub created_at: Time,
+    /// When its last transition happened.
     pub updated_at: Time,
 }
 
@@ -278,7 +307,7 @@ pub fn run_now(state: &State) -> Result<bool, Refusal> {
     }
 }
 
-/// Error texts that the rules themselves write.
+/// The failure reason of every dead letter, and its error where nothing better is known.
 pub const MAX_ATTEMPTS: &str = "MAX_ATTEMPTS";
 /// The error of a task whose worker was not heard of in time.
 pub const LEASE_EXPIRED: &str = "LEASE_EXPIRED";

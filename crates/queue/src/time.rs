@@ -13,7 +13,7 @@ impl Time {
     /// The last instant; what is due then never happens.
     pub const MAX: Time = Time(i64::MAX);
 
-    /// The instant so many milliseconds after the epoch.
+    /// The instant this many milliseconds after the epoch.
     pub const fn from_millis(millis: i64) -> Time {
         Time(millis)
     }
@@ -29,7 +29,7 @@ impl Time {
         Time(self.0.saturating_add(millis))
     }
 
-    /// So many seconds later, or the last instant there is.
+    /// This many seconds later, or the last instant there is.
     pub fn plus_seconds(self, seconds: u64) -> Time {
         self.plus(Duration::from_secs(seconds))
     }

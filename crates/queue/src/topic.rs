@@ -9,28 +9,41 @@ use std::sync::Arc;
 pub struct Policy {
     /// Ascending.
     pub priority_tiers: Vec<i64>,
+    /// 1 to 100.
     pub max_attempts: i64,
+    /// A DNS label other than the topic's own name.
     pub dead_letter_topic: String,
+    /// 0 to 2,147,483,647.
     pub retention_seconds: Option<i64>,
+    /// 0 to 10,000.
     pub max_consumers: Option<i64>,
 }
 
 /// A command whose subscribers are told of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topic {
+    /// Whose catalogue it is in.
     pub tenant: Arc<str>,
+    /// A DNS label, at most 63 characters.
     pub name: Box<str>,
+    /// What was put last.
     pub policy: Policy,
+    /// 1 for the first one; grows with every change.
     pub version: u64,
+    /// When it was put for the first time.
     pub created_at: Time,
+    /// When it was last changed.
     pub updated_at: Time,
 }
 
 /// What a put did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopicPut {
+    /// There was none of this name.
     Created,
+    /// It has another policy now.
     Changed,
+    /// Its policy was equal.
     Same,
 }
 

@@ -134,6 +134,7 @@ pub async fn run<S: Future<Output = Result<Arc<dyn Store>, String>>>(
     {
         return Err(ServeError::Init(error.to_string()));
     }
+    broker.hear_stops();
     let background = background(&supervisor, &broker, &feed, artifacts, &app);
     let working_off = broker.clone();
     let operations = supervisor.keep("operations", move || broker::operations::work_off(working_off.clone()));
@@ -214,8 +215,9 @@ fn background(
     let mut kept = vec![supervisor.keep("history", history), supervisor.keep("artifacts", tidy)];
     if let Some(shared) = broker.shared() {
         feed.join(shared);
-        let (loading, feed) = (broker.clone(), feed.clone());
+        let (loading, telling, feed) = (broker.clone(), broker.clone(), feed.clone());
         kept.push(supervisor.keep("policies", move || loading.clone().keep_loading_policies()));
+        kept.push(supervisor.keep("workers", move || telling.clone().keep_telling_workers()));
         kept.push(supervisor.keep("events", move || feed.clone().keep_announcing()));
     }
     kept.into_iter().map(AbortOnDropHandle::new).collect()

@@ -56,6 +56,7 @@ pub struct Metrics {
     paused: IntGaugeVec,
     running_limit: IntGaugeVec,
     dead_depth: IntGaugeVec,
+    failed_depth: IntGaugeVec,
     oldest: GaugeVec,
     waiting: IntGauge,
     outbox: IntGaugeVec,
@@ -211,6 +212,11 @@ impl Metrics {
                 &["shard"],
             ),
             dead_depth: gauge("codeq_dlq_depth", "Dead letters.", command),
+            failed_depth: gauge(
+                "codeq_failed_depth",
+                "Failed tasks that are kept, neither dead nor cancelled.",
+                command,
+            ),
             subscriptions: gauge(
                 "codeq_subscriptions_active",
                 "Subscriptions that have not expired.",
@@ -332,6 +338,7 @@ impl Metrics {
             let mut commands = self.lock();
             self.depth.reset();
             self.dead_depth.reset();
+            self.failed_depth.reset();
             self.limited.reset();
             self.paused.reset();
             self.running_limit.reset();
@@ -343,6 +350,7 @@ impl Metrics {
             // What lies on a server that is away is unknown, not nothing.
             for series in commands.seen.values().filter(|_| is_whole) {
                 self.place(series, [0; 5]);
+                self.failed_depth.with_label_values(&[&*series.label]).set(0);
                 self.oldest.with_label_values(&[&*series.label]).set(0.0);
             }
             let now = broker.now();
@@ -354,6 +362,8 @@ impl Metrics {
                 }
                 let counts = [queue.ready_total(), queue.delayed, queue.in_progress, queue.dead, queue.held];
                 self.place(&series, counts);
+                let failed = i64::try_from(queue.failed).unwrap_or(i64::MAX);
+                self.failed_depth.with_label_values(&[&*series.label]).add(failed);
                 self.paused.with_label_values(&[&*series.label]).add(i64::from(queue.is_paused));
                 if let Some(stored) = &queue.policy {
                     let limited = i64::try_from(queue.limited).unwrap_or(i64::MAX);

@@ -1,8 +1,11 @@
 //! Tells workers at once that a task they hold is to stop.
 //!
-//! Best effort: a worker that does not listen, or too slowly, learns it from its next heartbeat.
+//! Best effort: a worker that does not listen, or too slowly, learns it from its next heartbeat. Where several processes
+//! share a keyspace each hears what the others were asked, because the worker's stream may lead to any of them.
 
-use codeq_queue::{CancelRequest, Lease, Owner, TaskId};
+use codeq_queue::{CancelRequest, Lease, Owner, TaskId, Time};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -22,8 +25,22 @@ pub struct StopNotice {
 /// A worker may have several streams; each of them is told.
 type Listeners = HashMap<(Arc<str>, Arc<Owner>), Vec<(u64, Sender<StopNotice>)>>;
 
-#[derive(Default)]
+/// A notice on its way to other processes.
+#[derive(Serialize, Deserialize)]
+struct Sent<'a> {
+    from: u64,
+    tenant: Cow<'a, str>,
+    task: Cow<'a, str>,
+    attempt: u32,
+    sub: Cow<'a, str>,
+    worker: Cow<'a, str>,
+    deadline: i64,
+    reason: Option<Cow<'a, str>>,
+}
+
 pub struct StopBoard {
+    /// Tells what this process sends from what others do.
+    name: u64,
     listeners: Mutex<(u64, Listeners)>,
 }
 
@@ -33,6 +50,12 @@ pub struct StopListener {
     worker: (Arc<str>, Arc<Owner>),
     number: u64,
     notices: Receiver<StopNotice>,
+}
+
+impl Default for StopBoard {
+    fn default() -> StopBoard {
+        StopBoard { name: rand::random(), listeners: Mutex::default() }
+    }
 }
 
 impl StopBoard {
@@ -51,8 +74,37 @@ impl StopBoard {
     pub fn tell(&self, tenant: &Arc<str>, (task, attempt): (TaskId, u32), lease: &Lease) {
         let Some(cancel) = &lease.cancel else { return };
         let worker = (tenant.clone(), lease.owner.clone());
-        let notice = StopNotice { task, attempt, cancel: cancel.clone() };
-        for (_, listener) in self.lock().1.get(&worker).into_iter().flatten() {
+        self.pass(&worker, &StopNotice { task, attempt, cancel: cancel.clone() });
+    }
+
+    /// The same for other processes, if somebody asked.
+    pub fn write(&self, tenant: &str, (task, attempt): (TaskId, u32), lease: &Lease) -> Option<String> {
+        let cancel = lease.cancel.as_ref()?;
+        let sent = Sent {
+            from: self.name,
+            tenant: tenant.into(),
+            task: task.to_string().into(),
+            attempt,
+            sub: (&*lease.owner.subject).into(),
+            worker: (&*lease.owner.worker_id).into(),
+            deadline: cancel.deadline.millis(),
+            reason: cancel.reason.as_deref().map(Into::into),
+        };
+        serde_json::to_string(&sent).ok()
+    }
+
+    /// Another process was asked; what this one has sent itself has been told.
+    pub fn hear(&self, text: &str) {
+        let Ok(sent) = serde_json::from_str::<Sent<'_>>(text) else { return };
+        let Some(task) = TaskId::parse(&sent.task).filter(|_| sent.from != self.name) else { return };
+        let worker = (Arc::from(&*sent.tenant), Arc::new(Owner::new(&sent.sub, &sent.worker)));
+        let (deadline, reason) = (Time::from_millis(sent.deadline), sent.reason.as_deref().map(Into::into));
+        let cancel = Arc::new(CancelRequest { deadline, reason });
+        self.pass(&worker, &StopNotice { task, attempt: sent.attempt, cancel });
+    }
+
+    fn pass(&self, worker: &(Arc<str>, Arc<Owner>), notice: &StopNotice) {
+        for (_, listener) in self.lock().1.get(worker).into_iter().flatten() {
             let _ = listener.try_send(notice.clone());
         }
     }
@@ -119,6 +171,27 @@ mod tests {
         board.tell(&acme, task(), &lease(&owner, false));
         board.tell(&acme, task(), &lease(&owner, true));
         assert_eq!(listeners.each_mut().map(|listener| heard(listener).len()), [1, 1, 0]);
+    }
+
+    #[test]
+    fn what_another_process_was_asked_is_told_here_and_once() {
+        let boards = [Arc::new(StopBoard::default()), Arc::new(StopBoard::default())];
+        let acme: Arc<str> = "acme".into();
+        let owner = Arc::new(Owner::new("sub", "w"));
+        let mut listeners = boards.each_ref().map(|board| board.listen(&acme, &owner));
+        assert_eq!(boards[0].write(&acme, task(), &lease(&owner, false)), None);
+        let lease = lease(&owner, true);
+        let sent = boards[0].write(&acme, task(), &lease).expect("somebody asked");
+        boards[0].tell(&acme, task(), &lease);
+        for board in &boards {
+            board.hear(&sent);
+            board.hear("{}");
+        }
+        let cancel = lease.cancel.expect("it was asked");
+        let expected = StopNotice { task: task().0, attempt: 1, cancel };
+        for listener in &mut listeners {
+            assert_eq!(heard(listener), std::slice::from_ref(&expected));
+        }
     }
 
     #[test]

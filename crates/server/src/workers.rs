@@ -1,7 +1,10 @@
 //! Who works here: the workers that claimed or reported lately, and what they have in hand.
 //!
 //! Advisory and in memory. It follows what passes through this process and decides nothing; a task whose lease ran
-//! out is no longer shown, and a worker that was silent for [`SEEN`] is forgotten.
+//! out is no longer shown, and a worker that was silent for [`SEEN`] is forgotten. Where processes share a keyspace,
+//! each tells the others ([`others`]).
+
+pub mod others;
 
 use codeq_api::work::WorkerInfo;
 use codeq_queue::{Owner, TaskId, Time};

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	codeq "github.com/codeq/codeq/sdks/go"
 	"github.com/codeq/codeq/sdks/go/stream/internal/workerpb"
@@ -117,14 +118,20 @@ func (l *Link) refused(err error) {
 	l.acks.failAll(err)
 }
 
-// assigned hands tasks to the claim that waits; the worker's claim is the only one.
+// assigned hands tasks to the claim that waits; the worker's claim is the only one. Without one, because the claim was told
+// of an error that was not about its Ready, they are given back.
 func (l *Link) assigned(tasks []*workerpb.Task) {
 	if len(tasks) == 0 {
 		return
 	}
 	l.lock.Lock()
+	isAwaited := l.isReady
 	l.isReady = false
 	l.lock.Unlock()
+	if !isAwaited {
+		go l.giveBack(tasks)
+		return
+	}
 	l.tasks <- tasks
 }
 
@@ -183,11 +190,15 @@ func (l *Link) Claim(ctx context.Context, asked codeq.Claim) ([]codeq.Task, erro
 func (l *Link) giveBackLate() {
 	select {
 	case tasks := <-l.tasks:
-		for _, task := range tasks {
-			abandon := &workerpb.Abandon{TaskId: task.Id, Attempt: task.Attempts, Refund: true}
-			_ = l.send(context.Background(), &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Abandon{Abandon: abandon}})
-		}
+		l.giveBack(tasks)
 	case <-l.gone:
+	}
+}
+
+func (l *Link) giveBack(tasks []*workerpb.Task) {
+	for _, task := range tasks {
+		abandon := &workerpb.Abandon{TaskId: task.Id, Attempt: task.Attempts, Refund: true}
+		_ = l.send(context.Background(), &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Abandon{Abandon: abandon}})
 	}
 }
 
@@ -212,6 +223,9 @@ func (l *Link) Heartbeat(ctx context.Context, beat codeq.Heartbeat) (codeq.Kept,
 		TaskId: beat.TaskID, ExtendSeconds: whole(beat.Lease), Attempt: int32(beat.Attempt),
 		Progress: beat.Progress, Checkpoint: beat.Checkpoint,
 	}
+	if len(beat.Progress)+len(beat.Checkpoint) > itemBytes {
+		return codeq.Kept{}, tooLarge(codeq.CheckpointTooLarge)
+	}
 	event := &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Heartbeat{Heartbeat: message}}
 	return codeq.Kept{}, l.ask(ctx, reportKey{"heartbeat", beat.TaskID}, event)
 }
@@ -228,11 +242,14 @@ func (l *Link) Report(ctx context.Context, report codeq.Report) error {
 			Hold: report.Hold}
 		return l.ask(ctx, reportKey{"nack", id}, &workerpb.WorkerEvent{Event: &workerpb.WorkerEvent_Nack{Nack: message}})
 	}
-	if len(report.Artifacts) > 0 {
-		if l.http == nil {
-			return &codeq.Refused{Code: codeq.InvalidArtifact, Text: "artifacts need HTTP: stream.WithHTTP"}
-		}
+	isLarge := len(report.Result) > itemBytes
+	switch {
+	case l.http != nil && (isLarge || len(report.Artifacts) > 0):
 		return l.http.Report(ctx, report)
+	case len(report.Artifacts) > 0:
+		return &codeq.Refused{Code: codeq.InvalidArtifact, Text: "artifacts need HTTP: stream.WithHTTP"}
+	case isLarge:
+		return tooLarge(codeq.BodyTooLarge)
 	}
 	result := &workerpb.Result{TaskId: id, Attempt: attempt, Status: "FAILED", Error: report.Text}
 	if report.Verb == codeq.Complete {
@@ -260,7 +277,7 @@ func (l *Link) drain() {
 		// Handlers that end together are reported together.
 		runtime.Gosched()
 		l.lock.Lock()
-		count := min(len(l.results), batchItems)
+		count := fitting(l.results, func(one *workerpb.Result) int { return proto.Size(one) })
 		batch := l.results[:count:count]
 		l.results = l.results[count:]
 		if count == 0 {

@@ -3,10 +3,12 @@ package stream
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	codeq "github.com/codeq/codeq/sdks/go"
@@ -55,13 +57,17 @@ func (p *Producer) Create(ctx context.Context, task codeq.NewTask) (string, erro
 	return ids[0], errs[0]
 }
 
-// CreateMany creates tasks, in messages of a thousand, and gives an id or an error for each, in their order. What has no
+// CreateMany creates tasks, in messages of a thousand or of 8 MiB, and gives an id or an error for each, in their order. What has no
 // answer is sent again, with the same idempotency key, for a minute.
 func (p *Producer) CreateMany(ctx context.Context, tasks []codeq.NewTask) ([]string, []error) {
 	ids, errs := make([]string, len(tasks)), make([]error, len(tasks))
-	messages, open := make([]*producerpb.CreateTask, len(tasks)), make([]int, len(tasks))
+	messages, open := make([]*producerpb.CreateTask, len(tasks)), make([]int, 0, len(tasks))
 	for at, task := range tasks {
-		messages[at], open[at] = message(task.WithKey()), at
+		if messages[at] = message(task.WithKey()); proto.Size(messages[at]) > itemBytes {
+			errs[at] = tooLarge(codeq.PayloadTooLarge)
+		} else {
+			open = append(open, at)
+		}
 	}
 	pause := firstPause
 	for end := time.Now().Add(giveUp); ; {
@@ -76,8 +82,9 @@ func (p *Producer) CreateMany(ctx context.Context, tasks []codeq.NewTask) ([]str
 		if open = left; len(open) == 0 || ctx.Err() != nil || time.Now().Add(pause).After(end) {
 			return ids, errs
 		}
+		// Half of the pause and a random part of the other half, so that producers do not come back together.
 		select {
-		case <-time.After(pause):
+		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
 		}
 		pause = min(2*pause, lastPause)
@@ -86,8 +93,10 @@ func (p *Producer) CreateMany(ctx context.Context, tasks []codeq.NewTask) ([]str
 
 func (p *Producer) sendAll(ctx context.Context, messages []*producerpb.CreateTask, open []int, ids []string, errs []error) {
 	answers := make([]chan error, len(open))
-	for start := 0; start < len(open); start += batchItems {
-		part := open[start:min(start+batchItems, len(open))]
+	size := func(place int) int { return proto.Size(messages[place]) }
+	for start := 0; start < len(open); {
+		part := open[start:]
+		part = part[:fitting(part, size)]
 		batch := &producerpb.CreateTaskBatch{}
 		for at, place := range part {
 			messages[place].Seq = p.seq.Add(1)
@@ -100,6 +109,7 @@ func (p *Producer) sendAll(ctx context.Context, messages []*producerpb.CreateTas
 				p.acks.answer(messages[place].Seq, err)
 			}
 		}
+		start += len(part)
 	}
 	for at, place := range open {
 		seq := messages[place].Seq

@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,8 +23,11 @@ import (
 )
 
 const (
-	// batchItems is how many items one message has.
+	// batchItems is how many items one message has, and batchBytes how many bytes of them, unless one alone has more.
 	batchItems = 1000
+	batchBytes = 8 << 20
+	// itemBytes is the largest item; the server reads messages up to 16 MiB, and a larger one would end the stream.
+	itemBytes = 15 << 20
 	// messageBytes is the largest message that is read; the server sends up to 16 MiB and an envelope.
 	messageBytes = 17 << 20
 	// pingInterval is how long a connection may be silent; servers allow one ping in five minutes.
@@ -46,9 +51,12 @@ type session[Out, In any] struct {
 	token  Token
 	open   func(ctx context.Context, conn *grpc.ClientConn) (grpc.BidiStreamingClient[Out, In], error)
 	hello  func(token string) *Out
-	// heard gets every message after the handshake, broken the end of a stream.
+	// heard gets every message after the handshake, broken the end of a stream; it must not send.
 	heard  func(*In)
 	broken func(error)
+
+	// dropped counts the streams that are over. What comes late from one of them is not heard.
+	dropped atomic.Uint64
 
 	lock    sync.Mutex
 	conn    *grpc.ClientConn
@@ -67,8 +75,9 @@ func (s *session[Out, In]) send(ctx context.Context, message *Out) error {
 		}
 	}
 	if err := s.stream.Send(message); err != nil {
-		s.drop()
-		return &codeq.Absent{Text: err.Error(), Cause: err}
+		absent := &codeq.Absent{Text: err.Error(), Cause: err}
+		s.drop(absent)
+		return absent
 	}
 	return nil
 }
@@ -127,29 +136,34 @@ func (s *session[Out, In]) shake(token string) error {
 		return handshakeError(err)
 	}
 	s.stream, s.cancel = stream, cancel
-	go s.listen(stream)
+	go s.listen(stream, s.dropped.Load())
 	return nil
 }
 
-func (s *session[Out, In]) listen(stream grpc.BidiStreamingClient[Out, In]) {
+func (s *session[Out, In]) listen(stream grpc.BidiStreamingClient[Out, In], number uint64) {
 	for {
 		message, err := stream.Recv()
 		if err != nil {
 			s.lock.Lock()
+			defer s.lock.Unlock()
 			if s.stream == stream {
-				s.drop()
+				s.drop(&codeq.Absent{Text: err.Error(), Cause: err})
 			}
-			s.lock.Unlock()
-			s.broken(&codeq.Absent{Text: err.Error(), Cause: err})
 			return
 		}
-		s.heard(message)
+		// Without the lock: whoever sends may hold it until the server has read, and the server until we have.
+		if s.dropped.Load() == number {
+			s.heard(message)
+		}
 	}
 }
 
-func (s *session[Out, In]) drop() {
+// drop ends the stream and tells everyone who waits for something on it, before there is another one.
+func (s *session[Out, In]) drop(why error) {
 	s.cancel()
 	s.stream = nil
+	s.dropped.Add(1)
+	s.broken(why)
 }
 
 func (s *session[Out, In]) close() error {
@@ -158,7 +172,7 @@ func (s *session[Out, In]) close() error {
 	s.isEnded = true
 	if s.stream != nil {
 		_ = s.stream.CloseSend()
-		s.drop()
+		s.drop(&codeq.Absent{Text: "the stream is closed"})
 	}
 	if s.conn == nil {
 		return nil
@@ -187,6 +201,23 @@ func handshakeError(err error) error {
 
 // whole is a span in seconds, rounded up.
 func whole(span time.Duration) int32 { return int32((span + time.Second - 1) / time.Second) }
+
+// fitting is how many of the items, of which there is one at least, go into one message.
+func fitting[T any](items []T, size func(T) int) int {
+	bytes := 0
+	for at, one := range items {
+		bytes += size(one)
+		if at == batchItems || at > 0 && bytes > batchBytes {
+			return at
+		}
+	}
+	return len(items)
+}
+
+func tooLarge(code codeq.Code) error {
+	return &codeq.Refused{Status: http.StatusRequestEntityTooLarge, Code: code,
+		Text: fmt.Sprintf("more than %d bytes do not fit a stream", itemBytes)}
+}
 
 // waits are answers that somebody waits for, by key.
 type waits[K comparable] struct {

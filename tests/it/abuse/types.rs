@@ -39,6 +39,10 @@ const CREATE: &[(&str, Kind)] = &[
     ("expireSeconds", Int),
     ("expiresAt", Text),
     ("maxRunSeconds", Int),
+    ("unique", Object),
+    ("after", Texts),
+    ("onDependencyFailure", Text),
+    ("batchId", Text),
 ];
 const SUBMIT: &[(&str, Kind)] =
     &[("status", Text), ("result", Object), ("error", Text), ("artifacts", Objects), ("attempt", Int)];
@@ -55,7 +59,7 @@ fn bodies() -> Vec<Body> {
         body(
             "/v1/codeq/tasks/claim".into(),
             json!({"commands": ["none"]}),
-            &[("commands", Texts), ("leaseSeconds", Int), ("waitSeconds", Int)],
+            &[("commands", Texts), ("leaseSeconds", Int), ("waitSeconds", Int), ("order", Text)],
         ),
         body(
             "/v1/codeq/tasks/claim/batch".into(),
@@ -64,7 +68,11 @@ fn bodies() -> Vec<Body> {
         ),
         body(by_id("heartbeat"), json!({}), &[("extendSeconds", Int), ("attempt", Int)]),
         body(by_id("abandon"), json!({}), &[("attempt", Int), ("refund", Bool)]),
-        body(by_id("nack"), json!({}), &[("delaySeconds", Int), ("reason", Text), ("attempt", Int)]),
+        body(
+            by_id("nack"),
+            json!({}),
+            &[("delaySeconds", Int), ("reason", Text), ("attempt", Int), ("refund", Bool), ("hold", Text)],
+        ),
         body(by_id("result"), json!({"status": "COMPLETED", "result": {}}), SUBMIT),
         body(
             "/v1/codeq/tasks/batch/results".into(),
@@ -98,6 +106,46 @@ fn bodies() -> Vec<Body> {
                 ("deadLetterTopicRef", Text),
                 ("retentionSeconds", Int),
                 ("maxConsumers", Int),
+            ],
+        },
+    ]
+}
+
+/// Of cancels, batches and schedules.
+fn bodies_of_flow() -> Vec<Body> {
+    let body = |path: String, good, fields| Body { method: "POST", path, good, fields };
+    vec![
+        body(
+            format!("/v1/codeq/tasks/{NOBODY}/cancel"),
+            json!({}),
+            &[("graceSeconds", Int), ("reason", Text)],
+        ),
+        body(
+            "/v1/codeq/tasks/batch/heartbeat".into(),
+            json!({"heartbeats": [{"taskId": NOBODY}]}),
+            &[("heartbeats", Objects)],
+        ),
+        body(
+            "/v1/codeq/batches".into(),
+            json!({}),
+            &[("name", Text), ("closeAfterSeconds", Int), ("onFailure", Text)],
+        ),
+        Body {
+            method: "PUT",
+            path: "/v1/codeq/schedules/typed".into(),
+            good: json!({"everySeconds": 86_400, "task": {"command": "typed", "payload": 1}}),
+            fields: &[
+                ("cron", Text),
+                ("everySeconds", Int),
+                ("anchor", Text),
+                ("timezone", Text),
+                ("overlap", Text),
+                ("catchUp", Text),
+                ("catchUpWindowSeconds", Int),
+                ("jitterSeconds", Int),
+                ("startAt", Text),
+                ("endAt", Text),
+                ("paused", Bool),
             ],
         },
     ]
@@ -139,7 +187,7 @@ fn with(good: &Value, field: &str, value: &str) -> Vec<u8> {
 #[tokio::test]
 async fn a_value_of_the_wrong_type_is_refused_on_every_field() {
     let server = Server::dev();
-    for body in bodies() {
+    for body in bodies().into_iter().chain(bodies_of_flow()) {
         for (field, kind) in body.fields {
             for value in wrong(*kind) {
                 let text = with(&body.good, field, value);
@@ -156,7 +204,7 @@ async fn a_value_of_the_wrong_type_is_refused_on_every_field() {
 #[tokio::test]
 async fn null_is_the_same_as_leaving_a_field_out() {
     let server = Server::dev();
-    for body in bodies() {
+    for body in bodies().into_iter().chain(bodies_of_flow()) {
         for (field, _) in body.fields {
             let (method, mut without) =
                 (body.method.parse::<reqwest::Method>().expect("a method"), body.good.clone());
@@ -174,7 +222,7 @@ async fn null_is_the_same_as_leaving_a_field_out() {
 #[tokio::test]
 async fn no_number_is_too_large_or_too_small_to_be_answered() {
     let server = Server::dev();
-    for body in bodies() {
+    for body in bodies().into_iter().chain(bodies_of_flow()) {
         for (field, kind) in body.fields {
             let numbers = [i64::MIN, i64::MIN + 1, -1, 0, u32::MAX.into(), 1 << 53, i64::MAX - 1, i64::MAX];
             for number in numbers {

@@ -113,6 +113,33 @@ fn the_examples_for_several_servers_fit_the_chart() {
     }
 }
 
+/// What Compose makes of a value, with the secrets that somebody made as the file says.
+fn filled_in(value: &str) -> String {
+    let secrets = [("CODEQ_PRODUCER_TOKEN", "c5f0e1"), ("WEBHOOK_HMAC_SECRET", "whsec_Zm9yIGEgdGVzdA==")];
+    let asks = |name: &str| format!("${{{name}:?see the head of this file}}");
+    secrets.iter().fold(value.to_owned(), |value, (name, secret)| value.replace(&asks(name), secret))
+}
+
+/// A secret that is in a file of ours is known to everybody who has it.
+#[test]
+fn no_compose_file_has_a_secret_of_its_own() {
+    for name in ["single", "replicas", "sentinel", "cluster"] {
+        let text = read(&format!("compose/{name}.yaml"));
+        let compose = yaml(&format!("compose/{name}.yaml"));
+        let services = compose["services"].as_object().expect("services");
+        let servers = services.values().filter(|service| service["image"] == "codeq:latest");
+        let mut count = 0;
+        for server in servers {
+            for variable in ["PRODUCER_AUTH_CONFIG", "WEBHOOK_HMAC_SECRET"] {
+                let value = server["environment"][variable].as_str().expect("a text");
+                assert_ne!(filled_in(value), value, "{name}: {variable} asks for no secret");
+            }
+            count += 1;
+        }
+        assert!(count > 0 && text.contains("> deploy/compose/.env"), "{name} says where they come from");
+    }
+}
+
 /// Nobody is there in a test: what is wrong is that, and no setting.
 #[test]
 fn the_settings_of_pairs_and_clusters_are_accepted() {
@@ -121,7 +148,7 @@ fn the_settings_of_pairs_and_clusters_are_accepted() {
     for (compose, said) in [(&sentinel, "no Sentinel names a master"), (&cluster, "node-1:6379")] {
         let mut cli = super::Cli::new();
         for (name, value) in compose["services"]["codeq-1"]["environment"].as_object().expect("variables") {
-            cli = cli.with(name, value.as_str().expect("a text"));
+            cli = cli.with(name, &filled_in(value.as_str().expect("a text")));
         }
         let file = cli.home.path().join("config.yaml");
         let settings = compose["configs"]["codeq"]["content"].as_str().unwrap_or("{}");
@@ -150,7 +177,7 @@ fn the_settings_of_the_single_server_are_accepted() {
     let environment = yaml("compose/single.yaml")["services"]["codeq"]["environment"].clone();
     let mut cli = super::Cli::new();
     for (name, value) in environment.as_object().expect("variables") {
-        let value = value.as_str().expect("a text").replace("/var/lib/codeq", "./codeq");
+        let value = filled_in(value.as_str().expect("a text")).replace("/var/lib/codeq", "./codeq");
         cli = cli.with(name, &value);
     }
     let said = cli.with("PORT", "0").ok(&["doctor"]);

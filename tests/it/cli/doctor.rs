@@ -138,6 +138,34 @@ fn the_secret_of_an_example_is_refused() {
     assert!(said.contains("webhookHmacSecret is a placeholder"), "{said}");
 }
 
+/// Tokens that everybody can read in an example, and the one of `codeq dev` outside of development.
+#[test]
+fn a_token_that_everybody_knows_is_refused() {
+    let cli = Cli::new();
+    let fixed = |token: &str| json!({"token": token, "raw": {"tenantId": "acme"}});
+    let providers = json!({"providers": [{"type": "static", "config": fixed("change-me-producer")},
+        {"type": "static", "config": fixed("t")}]});
+    for (config, more, text) in [
+        (fixed("change-me-producer"), json!({}), "producerAuthConfig.token is a placeholder"),
+        (fixed("dev-token"), json!({}), "producerAuthConfig.token is the token of `codeq dev`"),
+        (
+            providers,
+            json!({"producerAuthProvider": "multi"}),
+            "producerAuthConfig.providers[0].config.token is a placeholder",
+        ),
+        // As it comes from the environment: a text with JSON in it.
+        (json!(fixed("REPLACE_ME").to_string()), json!({}), "producerAuthConfig.token is a placeholder"),
+    ] {
+        let mut settings = json!({"producerAuthConfig": config});
+        settings.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        self::config(&cli, settings);
+        is_broken(&cli, "config", text);
+        assert!(cli.fails(&["serve", "--config", "codeq.yaml"]).contains(text), "{text}");
+    }
+    config(&cli, json!({"env": "dev", "producerAuthConfig": fixed("dev-token")}));
+    assert!(examined(&cli, "config").1, "development has the token of development");
+}
+
 #[test]
 fn an_issuer_that_is_away_or_has_no_keys_is_named() {
     let cli = Cli::new();

@@ -26,6 +26,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 
+/// What is said where a flag is missing.
+pub fn missing(text: &str, flag: &str) -> String {
+    format!("[ERROR] {text}\n  next: add {flag}; --help shows examples")
+}
+
 /// A home of its own, and the environment that commands run in.
 pub struct Cli {
     home: TempDir,

@@ -90,17 +90,14 @@ async fn one_cause_is_requeued_and_the_other_deleted() {
     let (timed_out, refused) = (group(0), group(1));
     let said =
         cli.ok(&["dlq", "requeue", "--group", &timed_out, "--filter", "header.origin=run-1", "--dry-run"]);
-    assert_eq!(said, "[INFO] Would requeue 1 dead letters of demo\n");
+    assert_eq!(said, "[INFO] Would requeue 1 dead letter of demo\n");
     let said =
         cli.ok(&["dlq", "requeue", "--group", &timed_out, "--rate", "1000", "--max-attempts", "7", "-y"]);
     assert_eq!(said, "[OK] Requeued 3 dead letters of demo\n");
     assert_eq!(json_of(&cli, &["task", "get", &dead[0]])["maxAttempts"], 7);
     let said = cli.ok(&["dlq", "delete", "--group", &refused, "--dry-run"]);
-    assert_eq!(said, "[INFO] Would delete 1 dead letters of demo\n");
-    assert_eq!(
-        cli.ok(&["dlq", "delete", "--group", &refused, "-y"]),
-        "[OK] Deleted 1 dead letters of demo\n"
-    );
+    assert_eq!(said, "[INFO] Would delete 1 dead letter of demo\n");
+    assert_eq!(cli.ok(&["dlq", "delete", "--group", &refused, "-y"]), "[OK] Deleted 1 dead letter of demo\n");
     assert_eq!(cli.ok(&["dlq", "groups"]), "no dead letters\n");
     assert_eq!(cli.ok(&["queue", "inspect", "demo"]), "READY: 3 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
     assert!(cli.fails(&["task", "get", &dead[3]]).starts_with("[ERROR] error (404): "));
@@ -166,4 +163,39 @@ async fn at_a_terminal_one_is_asked() {
     assert!(text.contains("nothing was changed"), "{text}");
     let (is_done, text) = answered("y\n");
     assert!(is_done && text.contains("Requeued 4 dead letters of demo"), "{text}");
+}
+
+/// Work that a worker gave up for good was counted nowhere and found by nobody.
+#[tokio::test]
+async fn failed_tasks_are_counted_grouped_and_replayed() {
+    let server = Server::memory();
+    let cli = Cli::of(&server);
+    for n in 0..3 {
+        cli.create(&["--command", "demo", "--payload", &n.to_string()]);
+        let claimed =
+            server.post(&format!("{API}/tasks/claim"), DEV_TOKEN, json!({"commands": ["demo"]})).await;
+        let id = claimed.json["id"].as_str().expect("a task").to_owned();
+        let error = if n < 2 { format!("no such order {n}") } else { "card declined".into() };
+        let result = json!({"status": "FAILED", "error": error});
+        server.post(&format!("{API}/tasks/{id}/result"), DEV_TOKEN, result).await;
+    }
+    assert_eq!(cli.ok(&["dlq", "groups"]), "no dead letters\n");
+    assert_eq!(json_of(&cli, &["queue", "list", "--json"])[0]["failed"], 3);
+    assert!(cli.ok(&["queue", "watch", "--count", "1"]).contains("dead=0 failed=3"));
+    server.until_metric("codeq_failed_depth{command=\"demo\"} 3").await;
+    let groups = json_of(&cli, &["failed", "groups", "--json"]);
+    assert_eq!((&groups[0]["count"], &groups[1]["count"]), (&json!(2), &json!(1)));
+    let group = groups[0]["group"].as_str().expect("an id");
+    assert_eq!(json_of(&cli, &["failed", "list", "demo", "--json"]).as_array().map(Vec::len), Some(3));
+    assert_eq!(json_of(&cli, &["failed", "list", "--json"]).as_array().map(Vec::len), Some(3));
+    let said = cli.ok(&["failed", "requeue", "--group", group, "--dry-run"]);
+    assert_eq!(said, "[INFO] Would requeue 2 failed tasks of demo\n");
+    assert_eq!(
+        cli.ok(&["failed", "requeue", "--group", group, "-y"]),
+        "[OK] Requeued 2 failed tasks of demo\n"
+    );
+    let said = cli.ok(&["failed", "requeue", "demo", "--filter", "error=declined", "-y"]);
+    assert_eq!(said, "[OK] Requeued 1 failed task of demo\n");
+    assert_eq!(cli.ok(&["failed", "groups"]), "no failed tasks\n");
+    assert_eq!(cli.ok(&["queue", "inspect", "demo"]), "READY: 3 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
 }

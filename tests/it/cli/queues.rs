@@ -24,8 +24,11 @@ fn queues_are_listed_as_a_table_and_as_json() {
     cli.create(&["--event", "demo", "--payload", "1"]);
     let table = cli.ok(&["queue", "list"]);
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST", "TENANT", "STATE"]);
-    assert_eq!((rows[1][0], rows[1][1], rows[1][6], rows[1][7]), ("demo", "1", "dev-tenant", "open"));
+    assert_eq!(
+        rows[0],
+        ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "FAILED", "OLDEST", "TENANT", "STATE"]
+    );
+    assert_eq!((rows[1][0], rows[1][1], rows[1][7], rows[1][8]), ("demo", "1", "dev-tenant", "open"));
     let listed: Value = serde_json::from_str(&cli.ok(&["queue", "list", "--json"])).expect("JSON");
     assert_eq!((&listed[0]["command"], &listed[0]["ready"]), (&json!("demo"), &json!(1)));
     let other = cli.fails(&["queue", "list", "--tenant", "other"]);
@@ -43,7 +46,7 @@ fn a_watch_without_a_terminal_prints_lines() {
     let said = cli.ok(&["queue", "watch", "Demo", "--count", "2", "--interval", "0.1"]);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 2, "{said}");
-    assert!(lines[0].starts_with("demo ready=3 delayed=0 running=0 dead=0 oldest="), "{said}");
+    assert!(lines[0].starts_with("demo ready=3 delayed=0 running=0 dead=0 failed=0 oldest="), "{said}");
     assert!(lines[0].ends_with("in=- out=-"), "two readings make a rate: {said}");
     assert!(lines[1].ends_with("in=0.0/s out=0.0/s"), "{said}");
 }
@@ -66,7 +69,7 @@ fn rates_come_from_the_counters_of_the_server() {
     });
     let said = Cli::at(&server.base).ok(&["queue", "watch", "--count", "2", "--interval", "0.2"]);
     let last = said.lines().next_back().expect("two lines");
-    assert!(last.starts_with("demo ready=7 delayed=1 running=2 dead=3 oldest=1m30s in="), "{said}");
+    assert!(last.starts_with("demo ready=7 delayed=1 running=2 dead=3 failed=0 oldest=1m30s in="), "{said}");
     let rate = last.split_once("in=").and_then(|(_, rest)| rest.split_once("/s")).expect("a rate").0;
     assert!(rate.parse::<f64>().expect("a number") > 0.0, "{said}");
     assert!(last.ends_with("out=0.0/s paused"), "{said}");
@@ -109,7 +112,7 @@ fn a_watch_can_end_when_all_is_done() {
     let _worker = cli.start(&["worker", "run", "--events", "demo", "--exec", "cat"]);
     let said = cli.ok(&["queue", "watch", "demo", "--until-empty", "--interval", "0.1"]);
     let last = said.lines().next_back().expect("a line");
-    assert!(last.starts_with("demo ready=0 delayed=0 running=0 dead=0 "), "{said}");
+    assert!(last.starts_with("demo ready=0 delayed=0 running=0 dead=0 failed=0 "), "{said}");
 }
 
 /// A terminal of its own that can be looked at and typed into.
@@ -197,6 +200,16 @@ async fn the_top_of_queues_is_live_and_obeys_its_keys() {
     top.press("y");
     top.until("dead 0");
     assert_eq!(cli.ok(&["queue", "inspect", "beta"]), "READY: 1 | DELAYED: 0 | IN_PROGRESS: 0 | DLQ: 0\n");
+    let claimed =
+        server.post("/v1/codeq/tasks/claim", crate::harness::DEV_TOKEN, json!({"commands": ["beta"]})).await;
+    let result = format!("/v1/codeq/tasks/{}/result", claimed.json["id"].as_str().expect("a task"));
+    let failed = json!({"status": "FAILED", "error": "no such order 77"});
+    server.post(&result, crate::harness::DEV_TOKEN, failed).await;
+    top.until("1  no such order <n>");
+    top.press("f");
+    top.until("Replay 1 failed task of beta? (y/n)");
+    top.press("y");
+    top.until("failed 0");
     top.press("q");
     let begun = std::time::Instant::now();
     while top.run(&["capture-pane", "-p"]).contains("codeQ top") {

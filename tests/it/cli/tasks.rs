@@ -1,6 +1,6 @@
 //! `codeq task create`, `get` and `result`.
 
-use super::Cli;
+use super::{Cli, missing};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
 
@@ -25,8 +25,14 @@ async fn a_task_goes_from_create_to_result() {
 #[test]
 fn what_a_task_needs_is_asked_for() {
     let cli = Cli::new();
-    assert_eq!(cli.fails(&["task", "create", "--payload", "1"]), "[ERROR] event is required");
-    assert_eq!(cli.fails(&["task", "create", "--event", "x"]), "[ERROR] payload is required");
+    assert_eq!(
+        cli.fails(&["task", "create", "--payload", "1"]),
+        missing("event is required", "--command NAME")
+    );
+    assert_eq!(
+        cli.fails(&["task", "create", "--event", "x"]),
+        missing("payload is required", "--payload JSON")
+    );
     let invalid = cli.fails(&["task", "create", "--event", "x", "--payload", "{"]);
     assert!(invalid.starts_with("[ERROR] invalid payload JSON: "), "{invalid}");
 }

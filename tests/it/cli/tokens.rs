@@ -1,6 +1,6 @@
 //! `codeq token`: tokens that a server takes without an identity provider.
 
-use super::{Cli, Running};
+use super::{Cli, Running, missing};
 use crate::harness::Server;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -38,6 +38,11 @@ async fn tokens_of_both_algorithms_open_the_routes_of_their_role() {
         let worker = mint(&cli, &["--worker", "--tenant", "acme", "--events", "demo,other", "--ttl", "5m"]);
         let admin = mint(&cli, &["--admin", "--tenant", "acme"]);
         let operator = mint(&cli, &["--operator", "--tenant", "ops"]);
+        let observer = mint(&cli, &["--observer", "--tenant", "acme"]);
+        assert_eq!(
+            server.post("/v1/codeq/tasks", &observer, json!({"command": "demo", "payload": 1})).await.status,
+            403
+        );
         let create = json!({"command": "demo", "payload": 1});
         assert_eq!(server.post("/v1/codeq/tasks", &producer, create.clone()).await.status, 202);
         let claimed = server.post("/v1/codeq/tasks/claim", &worker, json!({"commands": ["demo"]})).await;
@@ -47,6 +52,8 @@ async fn tokens_of_both_algorithms_open_the_routes_of_their_role() {
         for (token, path, status) in [
             (&producer, "/v1/codeq/admin/queues", 403),
             (&admin, "/v1/codeq/admin/queues", 200),
+            (&observer, "/v1/codeq/admin/queues", 200),
+            (&observer, "/v1/codeq/admin/queues?tenant=other", 403),
             (&admin, "/v1/codeq/admin/queues?tenant=other", 403),
             (&operator, "/v1/codeq/admin/queues?tenant=*", 200),
             (&worker, "/v1/codeq/admin/queues", 401),
@@ -89,7 +96,7 @@ fn the_private_key_stays_private() {
 fn what_a_token_needs_is_asked_for() {
     let cli = Cli::new();
     cli.ok(&["token", "keygen", "--alg", "EdDSA"]);
-    assert_eq!(cli.fails(&["token", "mint"]), "[ERROR] tenant is required");
+    assert_eq!(cli.fails(&["token", "mint"]), missing("tenant is required", "--tenant NAME"));
     assert!(cli.fails(&["token", "mint", "--tenant", "Not Good"]).contains("tenant must match"));
     assert!(cli.fails(&["token", "mint", "--tenant", "acme", "--ttl", "forever"]).contains("not a duration"));
     assert!(cli.fails(&["token", "mint", "--tenant", "acme", "--key", "none.pem"]).contains("token keygen"));

@@ -1,6 +1,6 @@
 //! `codeq worker run`: programs as workers.
 
-use super::{Cli, Running};
+use super::{Cli, Running, missing};
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -209,6 +209,9 @@ fn a_worker_without_a_right_says_so_at_once() {
 #[test]
 fn what_a_worker_needs_is_asked_for() {
     let cli = Cli::new();
-    assert_eq!(cli.fails(&["worker", "run", "--exec", "true"]), "[ERROR] events are required");
-    assert_eq!(cli.fails(&["worker", "run", "--events", "x"]), "[ERROR] exec is required");
+    assert_eq!(
+        cli.fails(&["worker", "run", "--exec", "true"]),
+        missing("events are required", "--command LIST")
+    );
+    assert_eq!(cli.fails(&["worker", "run", "--events", "x"]), missing("exec is required", "--exec PROGRAM"));
 }

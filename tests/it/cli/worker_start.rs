@@ -1,7 +1,7 @@
 //! `codeq worker start`.
 
-use super::Cli;
 use super::stand_in::StandIn;
+use super::{Cli, missing};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
@@ -122,8 +122,11 @@ fn a_server_that_is_away_is_waited_for() {
 #[test]
 fn what_a_worker_needs_is_asked_for() {
     let cli = Cli::new();
-    assert_eq!(cli.fails(&["worker", "start"]), "[ERROR] events are required");
-    assert_eq!(cli.fails(&["worker", "start", "--events", " , "]), "[ERROR] events are required");
+    assert_eq!(cli.fails(&["worker", "start"]), missing("events are required", "--command LIST"));
+    assert_eq!(
+        cli.fails(&["worker", "start", "--events", " , "]),
+        missing("events are required", "--command LIST")
+    );
     let wrong = cli.fails(&["worker", "start", "--events", "x", "--ack", "maybe"]);
     assert_eq!(wrong, "[ERROR] ack must be one of: complete, abandon, nack, none");
 }

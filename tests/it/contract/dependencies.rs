@@ -151,6 +151,30 @@ async fn a_batch_is_followed_by_its_then_task_though_the_server_is_killed() {
     assert!(members["next"].is_string());
 }
 
+/// The batch and the first of its tasks stayed, without the second, and their producer was told that there was nothing.
+#[tokio::test]
+async fn a_batch_is_made_with_all_of_its_then_tasks_or_not_at_all() {
+    let server = Server::memory();
+    let policy = |command: &str, policy: Value| {
+        let path = format!("/v1/codeq/admin/queues/{command}/policy");
+        let body = Some(policy.to_string().into_bytes());
+        let server = &server;
+        async move { server.send(Method::PUT, &path, Some(DEV_TOKEN), body).await.status }
+    };
+    assert_eq!(policy("full", json!({"maxReady": 1})).await, 200);
+    assert_eq!(policy("strict", json!({"payloadSchema": {"type": "string"}})).await, 200);
+    assert_eq!(create(&server, json!({"command": "full"})).await.status, 202);
+    let then = |command: &str| json!({"then": [{"command": "ok", "payload": 1}, {"command": command, "payload": 1}]});
+    for (command, status, code) in [("full", 429, "queue_full"), ("strict", 422, "payload_invalid")] {
+        let got = post(&server, "batches", then(command)).await;
+        assert_eq!((got.status, &got.json["code"]), (status, &json!(code)), "{}", got.text);
+    }
+    let left = get(&server, "admin/tasks?command=ok&limit=10").await;
+    let is_live = |task: &&Value| task["status"] == "PENDING";
+    let live: Vec<&Value> = left["items"].as_array().expect("a list").iter().filter(is_live).collect();
+    assert!(live.is_empty(), "{live:?}");
+}
+
 #[tokio::test]
 async fn a_cancelled_batch_fails_and_skips_what_follows() {
     let server = Server::memory();

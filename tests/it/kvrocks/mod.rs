@@ -12,6 +12,7 @@ mod schedules;
 mod shards;
 mod storm;
 mod tls;
+mod workers;
 
 use crate::harness::{DEV_TOKEN, Server};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Metrics that operators are promised.
-const PROMISED: [&str; 23] = [
+const PROMISED: [&str; 24] = [
     "codeq_task_created_total",
     "codeq_task_claimed_total",
     "codeq_task_completed_total",
@@ -22,6 +22,7 @@ const PROMISED: [&str; 23] = [
     "codeq_rate_limit_hits_total",
     "codeq_queue_depth",
     "codeq_dlq_depth",
+    "codeq_failed_depth",
     "codeq_queue_limited",
     "codeq_queue_paused",
     "codeq_subscriptions_active",
@@ -119,6 +120,10 @@ async fn dashboard_and_alerts_use_what_is_there_and_all_that_is_promised_is_ther
     let unseen: Vec<&String> =
         live.iter().filter(|name| name.starts_with("codeq_") && !used.contains(*name)).collect();
     assert!(unseen.is_empty(), "{unseen:?} are neither in the dashboard nor in an alert");
+    let docs = std::fs::read_to_string(deployed("../docs/operating/observability.md")).expect("the page");
+    let is_told = |name: &&String| !name.starts_with("codeq_") || docs.contains(&format!("| `{name}` |"));
+    let untold: Vec<&String> = live.iter().filter(|name| !is_told(name)).collect();
+    assert!(untold.is_empty(), "{untold:?} are not explained in docs/operating/observability.md");
 }
 
 #[test]

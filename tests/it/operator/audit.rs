@@ -55,6 +55,48 @@ async fn every_changing_verb_leaves_a_record_that_survives_a_kill() {
     assert!(audit(&server, "?before=2001-01-01T00:00:00Z").await.is_empty());
 }
 
+/// Whoever may put a schedule decides what the clock makes: who did is asked for like any other deed.
+#[tokio::test]
+async fn changes_of_schedules_are_deeds_and_survive_a_kill() {
+    let mut server = Server::dev();
+    let schedule = |verb: &str| format!("/v1/codeq/schedules/nightly{verb}");
+    let plan = json!({"everySeconds": 3600, "task": {"command": "report", "payload": 1}});
+    let put = async |server: &Server, body: &Value| {
+        let body = Some(body.to_string().into_bytes());
+        let got = server.send(reqwest::Method::PUT, &schedule(""), Some(DEV_TOKEN), body).await;
+        assert!(got.status < 300, "{}", got.text);
+    };
+    put(&server, &plan).await;
+    put(&server, &plan).await;
+    for (verb, body) in [
+        ("/pause", json!({"note": "upgrade"})),
+        ("/resume", json!({})),
+        ("/trigger", json!({})),
+        ("/backfill", json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:00:00Z"})),
+    ] {
+        let got = server.post(&schedule(verb), DEV_TOKEN, body).await;
+        assert!(got.status < 300, "{verb}: {}", got.text);
+    }
+    let got = server.send(reqwest::Method::DELETE, &schedule(""), Some(DEV_TOKEN), None).await;
+    assert_eq!(got.status, 204, "{}", got.text);
+    // What was refused is no deed, also where the refusal came late, and a producer cannot have it told of another tenant.
+    assert_eq!(server.post(&schedule("/pause?tenant=other"), DEV_TOKEN, json!({})).await.status, 404);
+    let never = json!({"cron": "0 0 31 2 *", "task": {"command": "report", "payload": 1}});
+    let body = Some(never.to_string().into_bytes());
+    let got = server.send(reqwest::Method::PUT, &schedule(""), Some(DEV_TOKEN), body).await;
+    assert_eq!(got.status, 422, "{}", got.text);
+    server.kill();
+    server.start_again();
+    let told = audit(&server, "").await;
+    let verbs: Vec<&str> = told.iter().rev().filter_map(|record| record["verb"].as_str()).collect();
+    assert_eq!(verbs, ["put", "pause", "resume", "backfill", "delete"]);
+    for record in &told {
+        let target = record["target"].as_str().unwrap_or_default();
+        assert!(target.starts_with("schedules/nightly"), "{record}");
+        assert_eq!((&record["tenant"], &record["who"]), (&json!("dev-tenant"), &json!("producer-dev")));
+    }
+}
+
 #[tokio::test]
 async fn pages_go_on_and_bad_questions_are_refused() {
     let server = Server::memory();

@@ -57,6 +57,22 @@ async fn faults_of_a_policy_are_named() {
     refused(&put(&server, "no%20command", json!({})).await, 400, "invalid_command");
 }
 
+/// A schema and a payload that lead each other ever deeper ended the process, or kept it busy for ever, for all tenants.
+#[tokio::test]
+async fn a_schema_that_refers_to_itself_costs_its_queue_a_refusal_and_nobody_else_anything() {
+    let server = Server::memory();
+    let endless = put(&server, "mail", json!({"payloadSchema": {"allOf": [{"$ref": "#"}]}})).await;
+    refused(&endless, 422, "invalid_policy");
+    let doubling = json!({"items": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}});
+    assert_eq!(put(&server, "mail", json!({"payloadSchema": doubling})).await.status, 200);
+    let deep = (0..60).fold(json!(1), |inner, _| json!([inner]));
+    let answer = server.post("/v1/codeq/tasks", DEV_TOKEN, json!({"command": "mail", "payload": deep})).await;
+    refused(&answer, 422, "payload_invalid");
+    assert!(answer.text.contains("too many steps"), "{}", answer.text);
+    create(&server, json!({"command": "mail", "payload": [[1], [2]]})).await;
+    create(&server, json!({"command": "other", "payload": 1})).await;
+}
+
 #[tokio::test]
 async fn limits_and_lanes_are_seen_and_explained() {
     let server = Server::memory();

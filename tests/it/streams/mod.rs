@@ -3,6 +3,7 @@
 mod bounds;
 mod creating;
 mod ending;
+mod flow;
 mod handshake;
 mod issuing;
 mod lending;

@@ -27,6 +27,7 @@ impl Producer {
         parse(&http.post("/batches", batch.body()?, Duration::ZERO).await?.text)
     }
 
+    /// The batch as it is now.
     pub async fn batch(&self, id: &str) -> Result<Batch, Error> {
         parse(&self.call(Method::GET, &path(id, "")?, None).await?)
     }
@@ -41,6 +42,7 @@ impl Producer {
         self.call(Method::DELETE, &path(id, "")?, None).await.map(|_| ())
     }
 
+    /// All members that are still kept, in as many requests as it takes.
     pub async fn batch_members(&self, id: &str) -> Result<Vec<Task>, Error> {
         let first = path(id, "/members")?;
         let (mut all, mut asked) = (Vec::new(), first.clone());

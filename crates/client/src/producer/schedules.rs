@@ -27,6 +27,7 @@ impl Producer {
         parse(&self.call(Method::PUT, &path(name)?, Some(schedule.body()?)).await?)
     }
 
+    /// The schedule as it is now; refused with `schedule_not_found` if there is none of this name.
     pub async fn schedule(&self, name: &str) -> Result<Schedule, Error> {
         parse(&self.call(Method::GET, &path(name)?, None).await?)
     }
@@ -48,11 +49,13 @@ impl Producer {
         self.call(Method::DELETE, &path(name)?, None).await.map(|_| ())
     }
 
+    /// Stops its ticks until it is resumed. The note, at most 512 bytes, tells others why.
     pub async fn pause_schedule(&self, name: &str, note: Option<&str>) -> Result<Schedule, Error> {
         let body = json(&PauseBody { note: note.map(Into::into) })?;
         parse(&self.post_schedule(name, "pause", body).await?)
     }
 
+    /// Lets it tick again, from the next instant of its plan on.
     pub async fn resume_schedule(&self, name: &str) -> Result<Schedule, Error> {
         parse(&self.post_schedule(name, "resume", "{}".into()).await?)
     }

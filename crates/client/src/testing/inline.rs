@@ -43,21 +43,27 @@ pub struct InlineQueue {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InlineTask {
+    /// `inline-1` for the first task, and so on.
     pub id: String,
+    /// Spelled as in the create.
     pub command: String,
     /// JSON text.
     pub payload: String,
     /// `PENDING`, `COMPLETED` or `FAILED`.
     pub status: &'static str,
+    /// How often its handler has run.
     pub attempts: u32,
+    /// Of these, how many do not count.
     pub refunds: u32,
     /// What the handler returned, as JSON text.
     pub result: Option<String>,
+    /// What the last attempt failed with; empty if none did.
     pub error: String,
     /// `MAX_ATTEMPTS` if it ran out of them.
     pub failure_reason: Option<&'static str>,
     /// All that was told, as JSON text.
     pub progress: Vec<String>,
+    /// What was saved last, as JSON text.
     pub checkpoint: Option<String>,
     /// Names of the artifacts.
     pub artifacts: Vec<String>,
@@ -71,6 +77,7 @@ pub struct InlineTask {
 }
 
 impl InlineQueue {
+    /// An empty queue for the handlers of this worker; its other settings do not matter.
     pub fn new(worker: Worker) -> InlineQueue {
         InlineQueue { handlers: worker.into_handlers(), tasks: Vec::new(), now: Duration::ZERO }
     }
@@ -142,11 +149,12 @@ impl InlineQueue {
         self.with("COMPLETED", command)
     }
 
+    /// Tasks of a command that failed for good; of every command if it is empty.
     pub fn failed(&self, command: &str) -> Vec<&InlineTask> {
         self.with("FAILED", command)
     }
 
-    /// Tasks that have not ended.
+    /// Tasks of a command that have not ended; of every command if it is empty.
     pub fn pending(&self, command: &str) -> Vec<&InlineTask> {
         self.with("PENDING", command)
     }

@@ -18,19 +18,27 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Job<T> {
+    /// The id that its create answered with.
     pub id: String,
+    /// Spelled as in the create.
     pub command: String,
+    /// What the producer sent.
     pub payload: T,
     /// With the id the fencing token: a later delivery of the task has a larger number.
     pub attempt: u32,
+    /// Attempts that may count; when they are used up the task is a dead letter.
     pub max_attempts: u32,
+    /// 0 to 9.
     pub priority: u8,
+    /// What the producer sent beside the payload.
     pub headers: HashMap<String, String>,
     /// Empty: none.
     pub lane: String,
+    /// What the producer tagged the task with.
     pub tags: Vec<String>,
     /// The trace of the create as W3C writes it, to make a span of the handler its child. Empty: none.
     pub trace_parent: String,
+    /// The W3C trace state that goes with `trace_parent`. Empty: none.
     pub trace_state: String,
     context: Context,
 }

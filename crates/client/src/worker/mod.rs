@@ -120,8 +120,8 @@ impl Worker {
     }
 
     /// What to do with tasks of a command. The handler returns an [`Outcome`], or a `Result`: `Ok` completes
-    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and a payload that
-    /// cannot be read as a `T` fails the task for good.
+    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and so is a payload that
+    /// cannot be read as a `T`, see [`Worker::fail_unreadable`].
     pub fn handle<T, F, R>(mut self, command: impl AsRef<str>, handler: F) -> Worker
     where
         T: DeserializeOwned + Send + 'static,
@@ -152,6 +152,13 @@ impl Worker {
         self
     }
 
+    /// Makes a payload that cannot be read fail its task for good. Unless told it is tried again like any error: a
+    /// worker of the next release may read it.
+    pub fn fail_unreadable(mut self) -> Worker {
+        self.handlers.fail_unreadable();
+        self
+    }
+
     /// Maximum number of jobs at a time (default: 8).
     pub fn concurrency(mut self, jobs: usize) -> Worker {
         self.concurrency = jobs.clamp(1, limits::CONCURRENCY);
@@ -179,21 +186,21 @@ impl Worker {
     }
 
     /// Takes tasks of the first command with work, in the order in which handlers were added. The others wait, for
-    /// ever if need be. Unless told, every claim draws the order anew, so that all commands get their share.
+    /// ever if need be. By default every claim draws a new order, so that all commands get their share.
     pub fn strict(mut self) -> Worker {
         self.is_strict = true;
         self
     }
 
-    /// How often a command comes first compared with the others, from 1 to 100: 1 unless told. A strict worker has
+    /// How often a command comes first compared with the others, from 1 to 100 (default: 1). A strict worker has
     /// no weights.
     pub fn weight(mut self, command: impl AsRef<str>, weight: u8) -> Worker {
         self.weights.insert(command.as_ref().trim().to_ascii_lowercase(), weight);
         self
     }
 
-    /// The name under which the worker holds its leases and is listed, 1 to 128 visible ASCII characters: host and
-    /// process unless told.
+    /// The name under which the worker holds its leases and is listed, 1 to 128 visible ASCII characters (default: host
+    /// and process).
     pub fn worker_id(mut self, id: impl Into<String>) -> Worker {
         self.worker_id = id.into();
         self

@@ -110,6 +110,7 @@ fn object(result: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
 /// What a handler may return: an [`Outcome`], or a `Result` whose `Ok` completes the task and whose `Err` is
 /// the reason of a nack.
 pub trait IntoOutcome {
+    /// What the worker reports.
     fn into_outcome(self) -> Outcome;
 }
 

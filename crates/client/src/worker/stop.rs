@@ -12,6 +12,7 @@ pub enum Stop {
     Requested {
         /// Empty if none was given.
         reason: String,
+        /// When the task ends as cancelled; `None` if the server named no instant.
         deadline: Option<SystemTime>,
     },
     /// The task is not ours any more. What the handler returns is dropped.

@@ -33,6 +33,21 @@ pub struct NoToken {
     pub base: String,
 }
 
+/// A flag that the command cannot do without was not given.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct MissingFlag {
+    text: &'static str,
+    /// As it is to be written.
+    flag: &'static str,
+}
+
+impl MissingFlag {
+    pub fn new(text: &'static str, flag: &'static str) -> MissingFlag {
+        MissingFlag { text, flag }
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Body {
@@ -40,6 +55,8 @@ struct Body {
     code: String,
 }
 
+/// What every code means, and what to do about it.
+const ERRORS: &str = include_str!("../../../../docs/errors.md");
 /// Bytes of a body that is no refusal of ours, such as the page of a proxy, that somebody at a terminal sees.
 const FOREIGN_BYTES: usize = 300;
 
@@ -73,6 +90,9 @@ pub fn advice(error: &anyhow::Error) -> Vec<String> {
                 .into(),
         ];
     }
+    if let Some(MissingFlag { flag, .. }) = error.downcast_ref() {
+        return vec![format!("next: add {flag}; --help shows examples")];
+    }
     if let Some(Unreachable { cause, .. }) = error.downcast_ref()
         && cause.to_ascii_lowercase().contains("certificate")
     {
@@ -89,12 +109,42 @@ pub fn advice(error: &anyhow::Error) -> Vec<String> {
     }
     let Some(refused) = error.downcast_ref::<Refused>() else { return Vec::new() };
     let mut lines = vec![format!("server: {}", refused.url)];
-    lines.extend(next_step(refused).map(|next| format!("next: {next}")));
+    let next = next_step(refused).map(|next| format!("next: {next}"));
+    lines.extend(next.or_else(|| Some(format!("hint: {}", documented(&refused.code())?))));
     lines
 }
 
+impl Refused {
+    fn code(&self) -> String {
+        serde_json::from_str::<Body>(&self.body).unwrap_or_default().code
+    }
+}
+
+/// What the page about errors says about a code, in its last column.
+fn documented(code: &str) -> Option<String> {
+    let has_code = |line: &&str| !code.is_empty() && line.contains(&format!("| `{code}` |"));
+    let row = ERRORS.lines().find(has_code)?;
+    let cell = row.trim_end_matches([' ', '|']).rsplit(" | ").next()?;
+    let is_news = !cell.starts_with("See the ");
+    is_news.then(|| without_links(cell))
+}
+
+/// `[text](address)` as `text`.
+fn without_links(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((name, after)) = link.split_once("](") else { break };
+        let Some((_, after)) = after.split_once(')') else { break };
+        plain += before;
+        plain += name;
+        rest = after;
+    }
+    plain + rest
+}
+
 fn next_step(refused: &Refused) -> Option<String> {
-    let Body { code, .. } = serde_json::from_str(&refused.body).unwrap_or_default();
+    let code = refused.code();
     let step = match (refused.status, code.as_str()) {
         (401, _) if refused.is_guessed => {
             "no token was given, so `dev-token` was sent, and only `codeq dev` accepts that one: \
@@ -104,10 +154,10 @@ fn next_step(refused: &Refused) -> Option<String> {
             "the token is expired, malformed or of another server: run `codeq auth login` or `codeq auth set`"
         }
         (403, _) => return Some(missing_right(refused)),
-        (404, _) if refused.url.ends_with("/result") => {
+        (404, "result_not_found") => {
             "the task has no result yet; wait for it with `codeq task result ID --wait 30`"
         }
-        (404, _) if refused.url.contains("/tasks/") => {
+        (404, "task_not_found" | "not_found") if refused.url.contains("/tasks/") => {
             "the task never existed, has expired, was deleted, or belongs to another tenant: see `codeq task list`"
         }
         (404, "delivery_not_found") => {
@@ -115,7 +165,7 @@ fn next_step(refused: &Refused) -> Option<String> {
         }
         (404, "") => "this may not be a codeQ server, or an older one: check --base-url",
         (409, "already_terminal") => "the task has already ended: see `codeq task explain ID`",
-        (409, _) => "see where the task is: `codeq task explain ID`",
+        (409, _) if refused.url.contains("/tasks/") => "see where the task is: `codeq task explain ID`",
         (429, _) => "too many requests; try again in a moment",
         (500.., _) => "the server is not well: see `codeq health` and its log",
         _ => return None,
@@ -160,7 +210,10 @@ mod tests {
         for (error, wanted) in [
             (refused(403, "/admin/backup", ""), "codeq:operator"),
             (refused(403, "/admin/queues", ""), "codeq:admin"),
-            (refused(404, "/tasks/x/result", "not_found"), "--wait 30"),
+            (refused(404, "/tasks/x/result", "result_not_found"), "--wait 30"),
+            (refused(404, "/tasks/x/result", "task_not_found"), "never existed"),
+            (refused(400, "/tasks", "invalid_command"), "hint: 1 to 128 characters of"),
+            (refused(404, "/admin/queues/x/policy", "policy_not_found"), "hint: 404. Nothing restricts"),
             (refused(404, "/tasks/x", "not_found"), "never existed"),
             (refused(409, "/admin/tasks/x/cancel", "already_terminal"), "already ended"),
             (refused(503, "/tasks", ""), "codeq health"),
@@ -169,7 +222,8 @@ mod tests {
             assert!(lines[0].starts_with("server: http://h/"), "{lines:?}");
             assert!(lines[1].contains(wanted), "{lines:?}");
         }
-        assert_eq!(advice(&refused(400, "/tasks", "invalid_command")).len(), 1);
+        assert_eq!(advice(&refused(400, "/tasks", "invalid_filter")).len(), 1, "the text says it all");
+        assert_eq!(without_links("See [fair](concepts.md#a) and [b] (c)."), "See fair and [b] (c).");
         assert!(advice(&anyhow::anyhow!("anything else")).is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! `codeq dlq delete`.
 
+use super::Ended;
 use super::groups::{command_of, scope};
 use super::requeue::Which;
 use crate::client::{Api, path, query};
@@ -25,13 +26,13 @@ impl Delete {
         let mut pairs = filter::read(&self.which.filter)?;
         let group = self.which.group.as_deref();
         let scope = scope(self.which.tenant.as_deref());
-        let command = command_of(api, self.of.name(), group, &scope).await?;
-        let matched = self.which.count(api, &command).await?;
+        let command = command_of(api, Ended::Dead, self.of.name(), group, &scope).await?;
+        let matched = self.which.count(api, Ended::Dead, &command).await?;
         pairs.extend(group.map(|group| ("group".into(), group.into())));
         pairs.extend(self.which.tenant.clone().map(|tenant| ("tenant".into(), tenant)));
         pairs.push(("confirm".into(), "true".into()));
         let path = format!("{}{}", path(&["admin", "dlq", &command]), query(&pairs));
-        let deed = Deed { verb: "delete", done: "Deleted", what: format!("dead letters of {command}") };
+        let deed = Deed { verb: "delete", done: "Deleted", noun: Ended::Dead.noun(), command: Some(command) };
         operation::perform(api, &self.care, deed, matched, async || api.delete(&path).await).await
     }
 }

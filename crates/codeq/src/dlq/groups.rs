@@ -1,5 +1,6 @@
-//! `codeq dlq groups`, and which dead letters a group holds.
+//! `codeq dlq groups` and `codeq failed groups`, and the command of a group.
 
+use super::Ended;
 use crate::client::{Api, path, query};
 use crate::command::CommandName;
 use crate::table::Table;
@@ -32,19 +33,29 @@ struct Answer {
 
 impl Groups {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
-        let scope = scope(self.tenant.as_deref());
-        let Answer { groups, truncated } =
-            read(api, self.of.name().as_deref().unwrap_or("*"), &scope).await?;
-        match (self.json, groups.is_empty()) {
-            (true, _) => say!("{}", Value::from(groups)),
-            (false, true) => say!("no dead letters"),
-            (false, false) => terminal::print(&table(&groups).to_string()),
-        }
-        if truncated {
-            eprintln!("there are more groups than these: name a command");
-        }
-        Ok(())
+        show(api, Ended::Dead, self.of.name(), self.tenant.as_deref(), self.json).await
     }
+}
+
+/// The causes of what has ended so.
+pub async fn show(
+    api: &Api,
+    of: Ended,
+    command: Option<String>,
+    tenant: Option<&str>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let Answer { groups, truncated } =
+        read(api, of, command.as_deref().unwrap_or("*"), &scope(tenant)).await?;
+    match (json, groups.is_empty()) {
+        (true, _) => say!("{}", Value::from(groups)),
+        (false, true) => say!("no {}s", of.noun()),
+        (false, false) => terminal::print(&table(&groups).to_string()),
+    }
+    if truncated {
+        eprintln!("there are more groups than these: name a command");
+    }
+    Ok(())
 }
 
 fn table(groups: &[Value]) -> Table {
@@ -67,25 +78,26 @@ pub fn scope(tenant: Option<&str>) -> String {
     query(&tenant.map(|tenant| ("tenant".to_owned(), tenant.to_owned())).into_iter().collect::<Vec<_>>())
 }
 
-async fn read(api: &Api, command: &str, scope: &str) -> anyhow::Result<Answer> {
-    api.get(&format!("{}{scope}", path(&["admin", "dlq", command, "groups"]))).await
+async fn read(api: &Api, of: Ended, command: &str, scope: &str) -> anyhow::Result<Answer> {
+    api.get(&format!("{}{scope}", path(&["admin", of.route(), command, "groups"]))).await
 }
 
 /// The command that is meant: the one that was given, or the one of the group.
 pub async fn command_of(
     api: &Api,
+    of: Ended,
     given: Option<String>,
     group: Option<&str>,
     scope: &str,
 ) -> anyhow::Result<String> {
     match (given, group) {
         (Some(command), _) => Ok(command),
-        (None, None) => bail!("give a command or --group (see `codeq dlq groups`)"),
+        (None, None) => bail!("give a command or --group (see `codeq {} groups`)", of.route()),
         (None, Some(group)) => {
-            let groups = read(api, "*", scope).await?.groups;
+            let groups = read(api, of, "*", scope).await?.groups;
             let found = groups.into_iter().find(|found| found["group"] == group);
-            let found =
-                found.with_context(|| format!("there is no group {group:?}: see `codeq dlq groups`"))?;
+            let missing = || format!("there is no group {group:?}: see `codeq {} groups`", of.route());
+            let found = found.with_context(missing)?;
             found["command"].as_str().map(str::to_owned).context("a group has a command")
         }
     }

@@ -1,16 +1,54 @@
-//! `codeq dlq`: dead letters, by cause.
+//! `codeq dlq` and `codeq failed`: tasks that have failed, by cause.
 
 mod delete;
+mod failed;
 mod groups;
 mod requeue;
 
-use crate::client::{Connection, block_on, path};
+pub use failed::Failed;
+
+use crate::client::{Api, Connection, block_on, path};
 use crate::command::CommandName;
 use crate::filter;
 use crate::task::Listing;
 use clap::Subcommand;
 
-/// List, replay and delete dead letters.
+/// How tasks have failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// They ran out of attempts.
+    Dead,
+    /// Their worker gave them up for good.
+    Failed,
+}
+
+impl Ended {
+    /// The word of the routes and of the command line.
+    pub fn route(self) -> &'static str {
+        match self {
+            Ended::Dead => "dlq",
+            Ended::Failed => "failed",
+        }
+    }
+
+    pub fn noun(self) -> &'static str {
+        match self {
+            Ended::Dead => "dead letter",
+            Ended::Failed => "failed task",
+        }
+    }
+
+    fn place(self) -> &'static str {
+        match self {
+            Ended::Dead => "dead",
+            Ended::Failed => "failed",
+        }
+    }
+}
+
+/// List, replay and delete dead letters: tasks that ran out of attempts.
+///
+/// Tasks that their worker gave up for good are in `codeq failed`.
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
@@ -53,15 +91,7 @@ impl Dlq {
         block_on(async {
             match self.verb {
                 Verb::List(List { of, filter, listing }) => {
-                    let mut pairs = filter::read(&filter)?;
-                    let path = match of.name() {
-                        Some(command) => path(&["admin", "dlq", &command]),
-                        None => {
-                            pairs.push(("place".into(), "dead".into()));
-                            "/admin/tasks".into()
-                        }
-                    };
-                    listing.show(&api, &path, pairs).await
+                    list(&api, Ended::Dead, of.name(), &filter, listing).await
                 }
                 Verb::Groups(groups) => groups.run(&api).await,
                 Verb::Requeue(requeue) => requeue.run(&api).await,
@@ -69,4 +99,22 @@ impl Dlq {
             }
         })
     }
+}
+
+async fn list(
+    api: &Api,
+    of: Ended,
+    command: Option<String>,
+    filter: &[String],
+    listing: Listing,
+) -> anyhow::Result<()> {
+    let mut pairs = filter::read(filter)?;
+    let path = match command {
+        Some(command) => path(&["admin", of.route(), &command]),
+        None => {
+            pairs.push(("place".into(), of.place().into()));
+            "/admin/tasks".into()
+        }
+    };
+    listing.show(api, &path, pairs).await
 }

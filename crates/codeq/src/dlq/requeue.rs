@@ -1,5 +1,6 @@
-//! `codeq dlq requeue`.
+//! `codeq dlq requeue` and `codeq failed requeue`.
 
+use super::Ended;
 use super::groups::{command_of, scope};
 use crate::client::{Api, path};
 use crate::command::CommandName;
@@ -52,33 +53,53 @@ impl Which {
     }
 
     /// How many they are: a requeue that is not done.
-    pub async fn count(&self, api: &Api, command: &str) -> anyhow::Result<u64> {
+    pub async fn count(&self, api: &Api, of: Ended, command: &str) -> anyhow::Result<u64> {
         let mut body = self.body()?;
         body["dryRun"] = json!(true);
-        let Matched { matched } = api.post(&requeue(command, &scope(self.tenant.as_deref())), &body).await?;
+        let Matched { matched } =
+            api.post(&requeue(of, command, &scope(self.tenant.as_deref())), &body).await?;
         Ok(matched)
     }
 }
 
-fn requeue(command: &str, scope: &str) -> String {
-    format!("{}{scope}", path(&["admin", "dlq", command, "requeue"]))
+fn requeue(of: Ended, command: &str, scope: &str) -> String {
+    format!("{}{scope}", path(&["admin", of.route(), command, "requeue"]))
 }
 
 impl Requeue {
     pub async fn run(self, api: &Api) -> anyhow::Result<()> {
-        let scope = scope(self.which.tenant.as_deref());
-        let mut body = self.which.body()?;
-        let command = command_of(api, self.of.name(), self.which.group.as_deref(), &scope).await?;
-        let matched = self.which.count(api, &command).await?;
-        for (name, number) in
-            [("maxAttempts", self.max_attempts.map(u64::from)), ("ratePerSecond", self.rate)]
-        {
-            if let Some(number) = number {
-                body[name] = json!(number);
-            }
-        }
-        let path = requeue(&command, &scope);
-        let deed = Deed { verb: "requeue", done: "Requeued", what: format!("dead letters of {command}") };
-        operation::perform(api, &self.care, deed, matched, async || api.post(&path, &body).await).await
+        let Requeue { of, which, rate, max_attempts, care } = self;
+        perform(api, Ended::Dead, of.name(), &which, Pacing { rate, max_attempts }, &care).await
     }
+}
+
+/// How fast, and with how many attempts each.
+#[derive(Clone, Copy)]
+pub struct Pacing {
+    pub rate: Option<u64>,
+    pub max_attempts: Option<u32>,
+}
+
+/// Counts what would be requeued, asks, and does it.
+pub async fn perform(
+    api: &Api,
+    of: Ended,
+    command: Option<String>,
+    which: &Which,
+    pace: Pacing,
+    care: &Care,
+) -> anyhow::Result<()> {
+    let scope = scope(which.tenant.as_deref());
+    let mut body = which.body()?;
+    let command = command_of(api, of, command, which.group.as_deref(), &scope).await?;
+    let matched = which.count(api, of, &command).await?;
+    let numbers = [("maxAttempts", pace.max_attempts.map(u64::from)), ("ratePerSecond", pace.rate)];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            body[name] = json!(number);
+        }
+    }
+    let path = requeue(of, &command, &scope);
+    let deed = Deed { verb: "requeue", done: "Requeued", noun: of.noun(), command: Some(command) };
+    operation::perform(api, care, deed, matched, async || api.post(&path, &body).await).await
 }

@@ -120,21 +120,22 @@ async fn list(api: &Api, json: bool, tenant: Option<&str>) -> anyhow::Result<()>
         say!("no queues");
         return Ok(());
     }
-    let head = ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST", "TENANT", "STATE"];
+    let head = ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "FAILED", "OLDEST", "TENANT", "STATE"];
     let mut table = Table::new(&head);
     for queue in &queues {
-        let [ready, delayed, running, dead] = counts(queue);
+        let [ready, delayed, running, dead, failed] = counts(queue);
         let state = if queue.paused { "paused" } else { "open" };
         let (command, tenant) = (queue.stats.command.to_string(), queue.tenant_id.to_string());
-        table.row(vec![command, ready, delayed, running, dead, oldest(queue), tenant, state.into()]);
+        table.row(vec![command, ready, delayed, running, dead, failed, oldest(queue), tenant, state.into()]);
     }
     terminal::print(&table.to_string());
     Ok(())
 }
 
-pub fn counts(queue: &QueueView<'_>) -> [String; 4] {
+/// Ready, delayed, running, dead, failed.
+pub fn counts(queue: &QueueView<'_>) -> [String; 5] {
     let stats = &queue.stats;
-    [stats.ready, stats.delayed, stats.in_progress, stats.dlq].map(|count| count.to_string())
+    [stats.ready, stats.delayed, stats.in_progress, stats.dlq, queue.failed].map(|count| count.to_string())
 }
 
 /// The age of the task that has waited longest.

@@ -101,14 +101,16 @@ impl Screen {
 }
 
 fn table(queues: &[QueueView<'_>], rates: &Rates) -> Table {
-    let head = ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST", "IN", "OUT", "STATE"];
+    let head = ["COMMAND", "READY", "DELAYED", "RUNNING", "DEAD", "FAILED", "OLDEST", "IN", "OUT", "STATE"];
     let mut table = Table::new(&head);
     for queue in queues {
-        let [ready, delayed, running, dead] = counts(queue);
+        let [ready, delayed, running, dead, failed] = counts(queue);
         let (coming, going) = rates.of(&queue.stats.command);
         let state = if queue.paused { "paused" } else { "open" };
         let command = queue.stats.command.to_string();
-        table.row(vec![command, ready, delayed, running, dead, oldest(queue), coming, going, state.into()]);
+        let row =
+            [command, ready, delayed, running, dead, failed, oldest(queue), coming, going, state.into()];
+        table.row(row.to_vec());
     }
     table
 }
@@ -118,11 +120,11 @@ fn lines(queues: &[QueueView<'_>], rates: &Rates) {
         say!("no queues");
     }
     for queue in queues {
-        let [ready, delayed, running, dead] = counts(queue);
+        let [ready, delayed, running, dead, failed] = counts(queue);
         let (coming, going) = rates.of(&queue.stats.command);
         let paused = if queue.paused { " paused" } else { "" };
         say!(
-            "{} ready={ready} delayed={delayed} running={running} dead={dead} oldest={} in={coming} out={going}{paused}",
+            "{} ready={ready} delayed={delayed} running={running} dead={dead} failed={failed} oldest={} in={coming} out={going}{paused}",
             queue.stats.command,
             oldest(queue)
         );

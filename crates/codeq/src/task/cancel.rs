@@ -59,7 +59,7 @@ impl Cancel {
         if let Some(rate) = self.rate {
             body["ratePerSecond"] = json!(rate);
         }
-        let deed = Deed { verb: "cancel", done: "Cancelled", what: "tasks".into() };
+        let deed = Deed { verb: "cancel", done: "Cancelled", noun: "task", command: None };
         operation::perform(api, &self.care, deed, matched, async || api.post(&path, &body).await).await
     }
 }

@@ -1,8 +1,8 @@
 //! `codeq task create`.
 
-use crate::client::Settings;
+use crate::client::{MissingFlag, Settings};
 use crate::{filter, say, tag};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use codeq_api::task::{CreateBody, Headers, UniqueBody, UniqueUntil};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -116,8 +116,9 @@ struct Created {
 impl Create {
     pub async fn run(self, settings: &Settings) -> anyhow::Result<()> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        let Some(command) = given(&self.command) else { bail!("event is required") };
-        let Some(payload) = given(&self.payload) else { bail!("payload is required") };
+        let missing = |text, flag| MissingFlag::new(text, flag);
+        let command = given(&self.command).ok_or(missing("event is required", "--command NAME"))?;
+        let payload = given(&self.payload).ok_or(missing("payload is required", "--payload JSON"))?;
         let payload = read_payload(payload)?;
         let payload: &RawValue = serde_json::from_str(payload.trim()).context("invalid payload JSON")?;
         if let Some(priority) = self.priority.filter(|priority| !(0..=HIGHEST_PRIORITY).contains(priority)) {

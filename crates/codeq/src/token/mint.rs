@@ -1,6 +1,7 @@
 //! `codeq token mint`.
 
 use super::{KEY_FILE, lifetime};
+use crate::client::MissingFlag;
 use crate::say;
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -13,10 +14,12 @@ const WORKER_SCOPES: [&str; 6] =
 /// Sign a token and print it.
 ///
 /// Roles can be combined. An administrator can use the admin routes of its tenant, an operator those of all tenants.
+/// An observer may read what its tenant has, the admin routes included, and change nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq token mint --producer --tenant acme\n  \
     codeq token mint --worker --tenant acme --command render_video,mail --subject worker-1 --ttl 30d\n  \
-    codeq token mint --admin --tenant acme --ttl 8h\n  codeq token mint --operator --tenant ops")]
+    codeq token mint --admin --tenant acme --ttl 8h\n  codeq token mint --operator --tenant ops\n  \
+    codeq token mint --observer --tenant acme --subject wall-screen")]
 pub struct Mint {
     /// Allow creating tasks (the default role).
     #[arg(long)]
@@ -30,10 +33,13 @@ pub struct Mint {
     /// Allow creating tasks and administering all tenants.
     #[arg(long)]
     operator: bool,
+    /// Allow reading everything of the tenant, and nothing else: for people who only look at the dashboard.
+    #[arg(long, conflicts_with_all = ["producer", "worker", "admin", "operator"])]
+    observer: bool,
     /// Tenant of the token (required).
     #[arg(long)]
     tenant: Option<String>,
-    /// Subject of the token [default: producer, worker, admin or operator].
+    /// Subject of the token [default: producer, worker, admin, operator or observer].
     #[arg(long)]
     subject: Option<String>,
     /// Commands that a worker may claim, with commas between them.
@@ -72,7 +78,9 @@ impl Mint {
     }
 
     fn claims(&self, now: u64) -> anyhow::Result<Value> {
-        let Some(tenant) = &self.tenant else { bail!("tenant is required") };
+        let Some(tenant) = &self.tenant else {
+            bail!(MissingFlag::new("tenant is required", "--tenant NAME"))
+        };
         if !codeq_server::auth::is_tenant(tenant) {
             bail!("tenant must match ^[a-z][a-z0-9-]{{1,62}}$");
         }
@@ -89,6 +97,7 @@ impl Mint {
 
     fn role(&self) -> &'static str {
         match (self.operator, self.admin, self.worker && !self.producer) {
+            _ if self.observer => "observer",
             (true, _, _) => "operator",
             (_, true, _) => "admin",
             (_, _, true) => "worker",
@@ -112,7 +121,8 @@ impl Mint {
         let worker = WORKER_SCOPES.into_iter().filter(|_| self.worker);
         let admin = Some("codeq:admin").filter(|_| self.admin);
         let operator = Some("codeq:operator").filter(|_| self.operator);
-        worker.chain(admin).chain(operator).map(str::to_owned).collect()
+        let observer = Some("codeq:observe").filter(|_| self.observer);
+        worker.chain(admin).chain(operator).chain(observer).map(str::to_owned).collect()
     }
 }
 

@@ -6,6 +6,7 @@ mod picture;
 mod screen;
 
 use crate::client::{Api, Connection, block_on, path};
+use crate::dlq::Ended;
 use crate::queue::{Rates, views};
 use crate::worker::{self, Interrupts};
 use anyhow::bail;
@@ -22,8 +23,9 @@ const INTERVAL_SECONDS: (f64, f64) = (0.2, 60.0);
 
 /// Show queues, workers and throughput live on the whole screen.
 ///
-/// Keys: up and down select a queue, s sorts, p pauses or resumes it, enter inspects its dead letters, r replays
-/// them, w lists the workers, esc goes back, q quits. Pausing and replaying ask first.
+/// Keys: up and down select a queue, s sorts, p pauses or resumes it, enter shows its dead letters and failed tasks
+/// by cause, r replays the dead letters, f the failed tasks, w lists the workers, esc goes back, q quits. Pausing and
+/// replaying ask first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  codeq top\n  codeq top --interval 0.5")]
 pub struct Top {
@@ -52,7 +54,7 @@ pub enum Order {
 pub enum Question {
     Pause(String),
     Resume(String),
-    Replay(String, u64),
+    Replay(Ended, String, u64),
 }
 
 /// Everything that is on the screen.
@@ -66,8 +68,8 @@ pub struct Shown {
     pub question: Option<Question>,
     /// What was done last, or what went wrong.
     pub message: String,
-    /// The dead letters of the selected queue by cause, while they are inspected.
-    pub causes: Option<Vec<Value>>,
+    /// What has failed in the selected queue by cause, while it is inspected: dead letters, failed tasks.
+    pub causes: Option<[Vec<Value>; 2]>,
     /// Those heard of within the last five minutes.
     pub workers: Vec<Value>,
     /// Whether they are listed.
@@ -167,7 +169,8 @@ async fn pressed(api: &Api, key: Key, shown: &mut Shown) {
         Key::Back => (shown.causes, shown.lists_workers) = (None, false),
         Key::Letter('w') => (shown.causes, shown.lists_workers) = (None, !shown.lists_workers),
         Key::Letter('p') => shown.question = selected(shown).map(pause_question),
-        Key::Letter('r') => ask_to_replay(shown),
+        Key::Letter('r') => ask_to_replay(shown, Ended::Dead),
+        Key::Letter('f') => ask_to_replay(shown, Ended::Failed),
         Key::Letter('s') => {
             shown.order = match shown.order {
                 Order::Name => Order::Ready,
@@ -190,11 +193,15 @@ fn pause_question(queue: &QueueView<'_>) -> Question {
     if queue.paused { Question::Resume(command) } else { Question::Pause(command) }
 }
 
-fn ask_to_replay(shown: &mut Shown) {
+fn ask_to_replay(shown: &mut Shown, of: Ended) {
     let Some(queue) = selected(shown) else { return };
-    match queue.stats.dlq {
-        0 => shown.message = format!("{} has no dead letters", queue.stats.command),
-        count => shown.question = Some(Question::Replay(queue.stats.command.to_string(), count)),
+    let count = match of {
+        Ended::Dead => queue.stats.dlq,
+        Ended::Failed => queue.failed,
+    };
+    match count {
+        0 => shown.message = format!("{} has no {}s", queue.stats.command, of.noun()),
+        count => shown.question = Some(Question::Replay(of, queue.stats.command.to_string(), count)),
     }
 }
 
@@ -217,9 +224,10 @@ async fn perform(api: &Api, question: &Question) -> String {
         Question::Resume(command) => {
             (path(&["admin", "queues", command, "resume"]), format!("resumed {command}"))
         }
-        Question::Replay(command, _) => {
-            (path(&["admin", "dlq", command, "requeue"]), format!("replaying the dead letters of {command}"))
-        }
+        Question::Replay(of, command, _) => (
+            path(&["admin", of.route(), command, "requeue"]),
+            format!("replaying the {}s of {command}", of.noun()),
+        ),
     };
     match api.post::<Value>(&path, &json!({})).await {
         Ok(_) => done,
@@ -231,8 +239,12 @@ async fn inspect(api: &Api, shown: &mut Shown) {
     if shown.selected.is_empty() {
         return;
     }
-    match api.get::<Value>(&path(&["admin", "dlq", &shown.selected, "groups"])).await {
-        Ok(answer) => shown.causes = Some(answer["groups"].as_array().cloned().unwrap_or_default()),
+    let causes = async |of: Ended| {
+        let answer = api.get::<Value>(&path(&["admin", of.route(), &shown.selected, "groups"])).await?;
+        anyhow::Ok(answer["groups"].as_array().cloned().unwrap_or_default())
+    };
+    match tokio::try_join!(causes(Ended::Dead), causes(Ended::Failed)) {
+        Ok((dead, failed)) => shown.causes = Some([dead, failed]),
         Err(error) => shown.message = format!("{error:#}"),
     }
 }

@@ -5,7 +5,7 @@ use crate::queue::{counts, oldest};
 use crate::table::{Table, one_line, plural};
 use crate::worker;
 
-const KEYS: &str = "up/down select  s sort  p pause/resume  enter inspect  r replay dead letters  w workers  esc back  q quit";
+const KEYS: &str = "up/down select  s sort  p pause/resume  enter inspect  r/f replay dead/failed  w workers  esc back  q quit";
 
 pub struct Picture {
     head: String,
@@ -66,13 +66,14 @@ fn head(shown: &Shown, base: &str) -> String {
     };
     let (coming, going) = shown.rates.total();
     format!(
-        "codeQ top  {base}  {}  {}  ready {}  running {}  delayed {}  dead {}  in {coming:.1}/s  out {going:.1}/s",
+        "codeQ top  {base}  {}  {}  ready {}  running {}  delayed {}  dead {}  failed {}  in {coming:.1}/s  out {going:.1}/s",
         plural(shown.queues.len(), "queue"),
         plural(shown.workers.len(), "worker"),
         sum(|stats| stats.ready),
         sum(|stats| stats.in_progress),
         sum(|stats| stats.delayed),
         sum(|stats| stats.dlq),
+        shown.queues.iter().map(|queue| queue.failed).sum::<u64>(),
     )
 }
 
@@ -84,6 +85,7 @@ fn table(shown: &Shown) -> Table {
         "DELAYED".into(),
         "RUNNING".into(),
         mark(Order::Dead, "DEAD"),
+        "FAILED".into(),
         mark(Order::Oldest, "OLDEST"),
         "IN".into(),
         "OUT".into(),
@@ -91,11 +93,13 @@ fn table(shown: &Shown) -> Table {
     ];
     let mut table = Table::new(&heads.each_ref().map(String::as_str));
     for queue in &shown.queues {
-        let [ready, delayed, running, dead] = counts(queue);
+        let [ready, delayed, running, dead, failed] = counts(queue);
         let (coming, going) = shown.rates.of(&queue.stats.command);
         let state = if queue.paused { "paused" } else { "open" };
         let command = queue.stats.command.to_string();
-        table.row(vec![command, ready, delayed, running, dead, oldest(queue), coming, going, state.into()]);
+        let row =
+            [command, ready, delayed, running, dead, failed, oldest(queue), coming, going, state.into()];
+        table.row(row.to_vec());
     }
     table
 }
@@ -110,14 +114,17 @@ fn workers(shown: &Shown) -> Vec<String> {
 }
 
 fn causes(shown: &Shown) -> Vec<String> {
-    let Some(causes) = &shown.causes else { return Vec::new() };
-    let mut lines = vec![String::new(), format!("Dead letters of {} by cause", shown.selected)];
-    if causes.is_empty() {
-        lines.push("  none".into());
-    }
-    for cause in causes {
-        let error = one_line(cause["error"].as_str().unwrap_or_default());
-        lines.push(format!("  {:>7}  {error}", cause["count"].as_u64().unwrap_or(0)));
+    let Some([dead, failed]) = &shown.causes else { return Vec::new() };
+    let mut lines = vec![String::new()];
+    for (title, causes) in [("Dead letters", dead), ("Failed tasks", failed)] {
+        lines.push(format!("{title} of {} by cause", shown.selected));
+        if causes.is_empty() {
+            lines.push("  none".into());
+        }
+        for cause in causes {
+            let error = one_line(cause["error"].as_str().unwrap_or_default());
+            lines.push(format!("  {:>7}  {error}", cause["count"].as_u64().unwrap_or(0)));
+        }
     }
     lines
 }
@@ -129,8 +136,8 @@ fn foot(shown: &Shown) -> String {
             format!("Pause {command}? {} will wait. (y/n)", plural(ready, "ready task"))
         }
         Some(Question::Resume(command)) => format!("Resume {command}? (y/n)"),
-        Some(Question::Replay(command, count)) => {
-            format!("Replay {} of {command}? (y/n)", plural(*count, "dead letter"))
+        Some(Question::Replay(of, command, count)) => {
+            format!("Replay {} of {command}? (y/n)", plural(*count, of.noun()))
         }
         None if shown.message.is_empty() => KEYS.into(),
         None => one_line(&shown.message),

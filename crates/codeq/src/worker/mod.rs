@@ -8,7 +8,7 @@ mod start;
 
 pub use list::{seen, table};
 
-use crate::client::{Connection, block_on};
+use crate::client::{Connection, MissingFlag, block_on};
 use crate::{say, tag};
 use anyhow::bail;
 use clap::Subcommand;
@@ -55,7 +55,7 @@ fn commands(lists: &[String]) -> anyhow::Result<Vec<String>> {
     let words = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|word| !word.is_empty());
     let commands: Vec<String> = words.map(str::to_owned).collect();
     if commands.is_empty() {
-        bail!("events are required");
+        bail!(MissingFlag::new("events are required", "--command LIST"));
     }
     Ok(commands)
 }

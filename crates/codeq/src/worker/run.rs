@@ -2,7 +2,7 @@
 
 use super::child::{self, End};
 use super::{Interrupts, Report, commands};
-use crate::client::{Api, Refused, Settings};
+use crate::client::{Api, MissingFlag, Refused, Settings};
 use crate::{say, tag};
 use anyhow::bail;
 use codeq_client::{Connection, Job, Outcome, Worker};
@@ -83,7 +83,8 @@ struct Handler {
 impl Run {
     pub async fn run(self, settings: &Settings) -> anyhow::Result<()> {
         let commands = commands(&self.commands)?;
-        let Some(exec) = self.exec.filter(|exec| !exec.trim().is_empty()) else { bail!("exec is required") };
+        let exec = self.exec.filter(|exec| !exec.trim().is_empty());
+        let exec = exec.ok_or(MissingFlag::new("exec is required", "--exec PROGRAM"))?;
         let access = settings.worker()?;
         let connection = Connection::new(access.token).http(settings.base_url());
         let mut worker = Worker::new(&connection)

@@ -64,9 +64,18 @@ impl Drop for PutBack {
 
 /// Does something with a record that the first transition of it takes.
 pub fn noting<F: Future>(note: Arc<Note>, deed: F) -> impl Future<Output = F::Output> {
+    during(Some(note), deed)
+}
+
+/// A step that prepares a deed or tidies up behind it: the record goes with another transition.
+pub fn unnoted<F: Future>(step: F) -> impl Future<Output = F::Output> {
+    during(None, step)
+}
+
+fn during<F: Future>(note: Option<Arc<Note>>, deed: F) -> impl Future<Output = F::Output> {
     let mut deed = Box::pin(deed);
     poll_fn(move |context| {
-        let _before = PutBack(CURRENT.replace(Some(note.clone())));
+        let _before = PutBack(CURRENT.replace(note.clone()));
         deed.as_mut().poll(context)
     })
 }
@@ -92,6 +101,7 @@ mod tests {
         };
         let note = Note::new(entry);
         let deed = noting(note.clone(), async {
+            assert!(unnoted(async { Note::open().is_none() }).await, "a step beside the deed");
             let open = Note::open().expect("the deed has a note");
             open.kept();
             Note::open().is_none()

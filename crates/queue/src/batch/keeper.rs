@@ -10,13 +10,17 @@ use std::time::Duration;
 /// A batch to make.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewBatch {
+    /// Only tasks of this tenant may join.
     pub tenant: Arc<str>,
+    /// For people to read: nothing is looked up by it.
     pub name: Option<Box<str>>,
+    /// The batch closes when nobody has joined for this long.
     pub close_after: Duration,
 }
 
 /// A store that keeps batches. A batch of another tenant behaves like an unknown one.
 pub trait Batches: Send + Sync {
+    /// Makes an open batch without members. Refuses when the tenant has too many.
     fn create_batch(&self, new: NewBatch) -> Answer<Result<Batch, Refusal>>;
     /// With the counts of everything that was acknowledged before.
     fn batch(&self, tenant: Arc<str>, id: TaskId) -> Answer<Option<Batch>>;

@@ -22,8 +22,11 @@ use std::time::Duration;
 /// What a partition has of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
+    /// Members that have not ended.
     pub live: u64,
+    /// Members that ended as completed.
     pub completed: u64,
+    /// Members that ended in any other way.
     pub failed: u64,
     /// When the last member joined there.
     pub joined_at: Time,
@@ -85,6 +88,7 @@ pub enum BatchState {
     Open,
     /// It is to take no more members; some partitions may not know yet, or members live.
     Closed,
+    /// Every member completed, or there was none.
     Completed,
     /// A member did not complete, or the batch was cancelled.
     Failed,
@@ -110,7 +114,9 @@ impl BatchState {
 /// How a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchEnd {
+    /// When it was closed everywhere and no member lived any more.
     pub at: Time,
+    /// No member failed and nobody cancelled the batch.
     pub is_completed: bool,
     /// When it is forgotten.
     pub expires: Time,
@@ -119,17 +125,23 @@ pub struct BatchEnd {
 /// Tasks that are counted together, as the home shard keeps it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Batch {
+    /// Its home shard follows from it.
     pub id: TaskId,
+    /// To every other tenant the batch is unknown.
     pub tenant: Arc<str>,
+    /// For people to read; `None` if the producer gave none.
     pub name: Option<Box<str>>,
+    /// When its home shard stored it.
     pub created_at: Time,
-    /// It closes when nobody has joined for so long.
+    /// It closes when nobody has joined for this long.
     pub close_after: Duration,
-    /// When it was told to close.
+    /// When it was told to close, or closed by itself; `None` while tasks may join.
     pub closed_at: Option<Time>,
+    /// Its members are to end as cancelled, and it ends as failed.
     pub is_cancelled: bool,
     /// By partition: those that may have members.
     pub shares: BTreeMap<u32, Counts>,
+    /// `None` until it is closed everywhere and no member lives.
     pub end: Option<BatchEnd>,
 }
 
@@ -189,7 +201,7 @@ impl Batch {
         }
     }
 
-    /// Whether that changed anything.
+    /// Closes it; whether that changed anything.
     pub fn close(&mut self, now: Time) -> bool {
         let is_new = self.closed_at.is_none();
         self.closed_at.get_or_insert(now);

@@ -10,7 +10,9 @@ use std::time::Duration;
 /// A batch as a producer asked for it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BatchRequest {
+    /// At most 128 bytes, no control characters; blank is none.
     pub name: Option<String>,
+    /// 1 to 31,622,400; `None` is a day.
     pub close_after_seconds: Option<i64>,
     /// What becomes of the tasks that follow when the batch fails: `run` or `skip`.
     pub on_failure: Option<String>,

@@ -23,43 +23,60 @@ pub struct QueuePolicy {
     pub concurrency: Option<u32>,
     /// Starts of the queue.
     pub rate: Option<Rate>,
+    /// What holds for its lanes.
     pub lanes: LanePolicy,
     /// Tasks that may wait: ready, delayed and held ones.
     pub max_ready: Option<u64>,
+    /// For tasks whose producer gave no number. Here and below `None` leaves it to the server.
     pub max_attempts: Option<u32>,
+    /// For claims that ask for no length.
     pub lease: Option<Duration>,
+    /// What differs from the server's backoff after a failed attempt.
     pub backoff: Option<BackoffChange>,
+    /// How long a completed task is kept after its end.
     pub retention: Option<Duration>,
+    /// How long a failed or cancelled task is kept after its end; dead letters are kept as the server says.
     pub failed_retention: Option<Duration>,
+    /// How long after its claim a lease may last at most.
     pub max_run: Option<Duration>,
     /// JSON Schema that payloads must match.
     pub payload_schema: Option<Arc<str>>,
+    /// What becomes of a payload that does not match the schema.
     pub schema_mode: SchemaMode,
 }
 
 /// What holds for every lane of the queue, apart from the lane of tasks without one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LanePolicy {
+    /// Tasks of one lane that may run at once.
     pub concurrency: Option<u32>,
+    /// Starts of one lane.
     pub rate: Option<Rate>,
     /// A lane serves its oldest live task, one at a time.
     pub is_ordered: bool,
+    /// By the name of the lane: what differs for it.
     pub overrides: BTreeMap<Box<str>, LaneOverride>,
 }
 
 /// What a policy says of one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LaneOverride {
+    /// 1 to 100; `None` is 1.
     pub weight: Option<u8>,
+    /// Tasks that may run at once; `None` leaves it to what holds for every lane.
     pub concurrency: Option<u32>,
+    /// Starts; `None` leaves them to what holds for every lane.
     pub rate: Option<Rate>,
 }
 
 /// What holds for one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneLimits {
+    /// 1 to 100: how often it is served, compared with a lane of weight 1.
     pub weight: u8,
+    /// Tasks that may run at once; `None` is no limit.
     pub concurrency: Option<u32>,
+    /// Starts; `None` is no limit.
     pub rate: Option<Rate>,
 }
 
@@ -71,8 +88,11 @@ impl LaneLimits {
 /// What of the backoff differs from the server's.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BackoffChange {
+    /// `None` is the server's; so it is for the numbers below.
     pub policy: Option<BackoffPolicy>,
+    /// The factor of every wait, in seconds.
     pub base_seconds: Option<u64>,
+    /// The longest wait, in seconds.
     pub max_seconds: Option<u64>,
 }
 
@@ -90,6 +110,7 @@ impl BackoffChange {
 /// What becomes of a payload that does not match the schema.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SchemaMode {
+    /// The create is refused.
     #[default]
     Enforce,
     /// It is counted and let pass.
@@ -111,7 +132,7 @@ impl QueuePolicy {
         }
     }
 
-    /// Refuses a create while so many tasks wait.
+    /// Refuses a create if the policy lets no more tasks wait than `waiting`.
     pub fn admit(&self, waiting: u64) -> Result<(), Refusal> {
         match self.max_ready.is_some_and(|most| waiting >= most) {
             true => Err(Refusal::QueueFull),
@@ -132,10 +153,13 @@ impl QueuePolicy {
 /// A policy as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredPolicy {
+    /// As read from `text`.
     pub policy: Arc<QueuePolicy>,
     /// As it was given, in compact JSON.
     pub text: Arc<str>,
+    /// 1 for the first one; grows with every change.
     pub version: u64,
+    /// When it was last changed.
     pub updated_at: Time,
 }
 
@@ -154,7 +178,9 @@ impl StoredPolicy {
 /// What a nack holds back besides its task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
+    /// The lane of the task; the lane without a name if it has none.
     Lane,
+    /// All tasks of the queue.
     Queue,
 }
 

@@ -11,23 +11,35 @@ use std::sync::Arc;
 /// Why a waiting task does not start though its turn may have come.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
+    /// The queue runs all the tasks that its policy allows.
     QueueAtConcurrency {
+        /// How many may run at once.
         limit: u32,
+        /// How many do; more than `limit` after the limit was lowered.
         running: u64,
     },
+    /// The lane runs all the tasks that the policy allows it.
     LaneAtConcurrency {
+        /// The name of the lane.
         lane: Box<str>,
+        /// How many may run at once.
         limit: u32,
+        /// How many do; more than `limit` after the limit was lowered.
         running: u64,
     },
+    /// The rate of the queue or of the lane is used up.
     RateLimited {
+        /// When the next start is allowed.
         until: Time,
     },
+    /// A nack holds back the lane or the queue.
     HeldUntil {
+        /// When the hold ends.
         until: Time,
     },
     /// An older task of its ordered lane comes first.
     LaneInOrder {
+        /// The older task.
         task: TaskId,
     },
 }
@@ -56,10 +68,15 @@ impl Obstacle {
 /// One lane of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneStats {
+    /// Its name; empty for tasks without a lane.
     pub lane: Box<str>,
+    /// Tasks that wait to be claimed.
     pub ready: u64,
+    /// Tasks with a lease.
     pub running: u64,
+    /// 1 to 100: how often it is served, compared with a lane of weight 1.
     pub weight: u8,
+    /// Why its next task may not start; `None` if it may.
     pub blocked_by: Option<Obstacle>,
 }
 
@@ -69,6 +86,7 @@ pub struct LaneStats {
 pub trait Policies: Send + Sync {
     /// Replaces the policy of a queue; `text` is compact JSON that has been checked. An equal one changes nothing.
     fn put_policy(&self, queue: QueueKey, text: Arc<str>) -> Answer<Result<StoredPolicy, Refusal>>;
+    /// `None` if nothing restricts the queue.
     fn policy(&self, queue: QueueKey) -> Answer<Option<StoredPolicy>>;
     /// Whether there was one.
     fn delete_policy(&self, queue: QueueKey) -> Answer<Result<bool, Refusal>>;

@@ -1,4 +1,4 @@
-//! Cron expressions: what they say of the civil calendar. Time zones are the business of [`super::plan`].
+//! Cron expressions: what they say of the civil calendar. Time zones are the business of [`Plan`](super::Plan).
 //!
 //! Five fields (minute, hour, day of month, month, day of week), or six with seconds in front. Names, ranges,
 //! steps and lists everywhere; `L` and `L-n` for the last days of a month, `5L` for the last Friday, `MON#2`

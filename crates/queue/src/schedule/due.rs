@@ -19,6 +19,7 @@ pub struct Due {
     pub fires: Option<Time>,
     /// Ticks that were missed and will not fire.
     pub missed: u64,
+    /// The tick after this step; `None` if the plan has ended.
     pub next_at: Option<Time>,
 }
 

@@ -11,10 +11,13 @@ use std::sync::Arc;
 /// A part of a backfill to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backfill {
+    /// Whose schedule.
     pub tenant: Arc<str>,
+    /// The schedule.
     pub name: Arc<str>,
     /// What has been done under this id is not done again.
     pub operation: u128,
+    /// Included.
     pub from: Time,
     /// Not included.
     pub to: Time,
@@ -41,6 +44,7 @@ impl Backfill {
 pub struct Backfilled {
     /// Tasks so far, those of earlier parts included.
     pub made: u64,
+    /// No tick of it is left.
     pub is_done: bool,
 }
 
@@ -49,23 +53,27 @@ pub struct Backfilled {
 /// A tick, the task it makes and the cancelling of the one before are one transition: all of it is there after a
 /// crash, or nothing. Every tick of the plan makes one task, is counted as skipped or is counted as missed.
 pub trait Schedules: Send + Sync {
+    /// Creates or replaces; see [`Schedule::put`]. Refuses when the tenant has too many.
     fn put_schedule(
         &self,
         tenant: Arc<str>,
         name: String,
         definition: Definition,
     ) -> Answer<Result<(Schedule, SchedulePut), Refusal>>;
+    /// `None` if the tenant has none of this name.
     fn schedule(&self, tenant: Arc<str>, name: String) -> Answer<Option<Schedule>>;
     /// In the order of their names, after `after`.
     fn schedules(&self, tenant: Arc<str>, after: Option<String>, limit: usize) -> Answer<Vec<Schedule>>;
     /// Whether there was one. Its tasks stay.
     fn delete_schedule(&self, tenant: Arc<str>, name: String) -> Answer<bool>;
+    /// Stops its ticks. Repeating it replaces the note.
     fn pause_schedule(
         &self,
         tenant: Arc<str>,
         name: String,
         note: Option<Box<str>>,
     ) -> Answer<Result<Schedule, Refusal>>;
+    /// Lets it tick again, from the next instant of its plan on.
     fn resume_schedule(&self, tenant: Arc<str>, name: String) -> Answer<Result<Schedule, Refusal>>;
     /// Makes a task now, besides the plan.
     fn trigger_schedule(&self, tenant: Arc<str>, name: String) -> Answer<Result<Task, Refusal>>;

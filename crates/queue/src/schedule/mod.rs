@@ -36,6 +36,7 @@ pub enum Overlap {
     /// No new task.
     #[default]
     Skip,
+    /// Another task is made beside it.
     Allow,
     /// The task that lives is cancelled.
     Cancel,
@@ -58,10 +59,12 @@ impl Overlap {
 /// What is done about ticks that came while nothing ran.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum CatchUp {
+    /// No task is made for them.
     None,
     /// The latest of them ticks.
     #[default]
     One,
+    /// Each of them within the window ticks.
     All,
 }
 
@@ -82,6 +85,7 @@ impl CatchUp {
 /// What a producer asked for, checked.
 #[derive(Clone, Debug)]
 pub struct Definition {
+    /// When it ticks.
     pub plan: Plan,
     /// What every tick makes, without its headers.
     pub task: NewTask,
@@ -91,10 +95,15 @@ pub struct Definition {
     pub task_text: Box<str>,
     /// How long each task waits for a worker.
     pub expire_after: Option<Duration>,
+    /// What happens while the task of the last tick lives.
     pub overlap: Overlap,
+    /// What is done about ticks that came while nothing ran.
     pub catch_up: CatchUp,
+    /// Ticks that are older are not caught up.
     pub catch_up_window: Duration,
+    /// Each task waits up to this long, by its name and tick; zero is not at all.
     pub jitter: Duration,
+    /// Whether it is paused when it is put.
     pub is_paused: bool,
 }
 
@@ -141,6 +150,7 @@ impl Definition {
 /// What has come of a schedule so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Progress {
+    /// It does not tick.
     pub is_paused: bool,
     /// Why it was paused.
     pub note: Option<Box<str>>,
@@ -148,6 +158,7 @@ pub struct Progress {
     pub next_at: Option<Time>,
     /// The last tick that made a task.
     pub last_at: Option<Time>,
+    /// The task of that tick; `None` before the first.
     pub last_task: Option<TaskId>,
     /// Ticks that came while nothing ran and made no task.
     pub missed: u64,
@@ -160,9 +171,11 @@ pub struct Progress {
 /// How far one backfill of a schedule has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackfillMark {
+    /// The id of the operation.
     pub operation: u128,
     /// All ticks before this have their tasks.
     pub reached: Time,
+    /// Tasks so far.
     pub made: u64,
 }
 
@@ -188,20 +201,28 @@ impl Progress {
 /// A definition under its name, with what has come of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
+    /// Whose schedule.
     pub tenant: Arc<str>,
+    /// 1 to 128 of `[A-Za-z0-9_.:-]`; once per tenant.
     pub name: Arc<str>,
+    /// What was put last.
     pub definition: Arc<Definition>,
+    /// When it was put for the first time.
     pub created_at: Time,
     /// When the definition was last changed.
     pub updated_at: Time,
+    /// What has come of it; a new definition keeps the counts.
     pub progress: Progress,
 }
 
 /// What a put did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SchedulePut {
+    /// There was none of this name.
     Created,
+    /// It has another definition now.
     Changed,
+    /// Its definition was equal.
     Same,
 }
 

@@ -14,10 +14,13 @@ use jiff::{SignedDuration, Timestamp};
 /// Calendar or interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rhythm {
+    /// Whenever the calendar matches.
     Cron(Cron),
     /// At `anchor` and all multiples of the interval before and after it.
     Every {
+        /// The interval; 1 to 31,622,400.
         seconds: u64,
+        /// One of the ticks.
         anchor: Time,
     },
 }
@@ -46,7 +49,9 @@ impl Zone {
 /// When a schedule ticks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
+    /// Calendar or interval.
     pub rhythm: Rhythm,
+    /// Whose calendar a cron expression means; intervals do without.
     pub zone: Zone,
     /// No tick before this.
     pub start_at: Option<Time>,
@@ -57,6 +62,7 @@ pub struct Plan {
 /// Ticks that were passed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passed {
+    /// At least 1.
     pub count: u64,
     /// The latest of them.
     pub last: Time,
@@ -76,8 +82,8 @@ impl Plan {
         self.end_at.is_none_or(|end| tick < end).then_some(tick)
     }
 
-    /// Passes over the ticks from `tick`, which is one, to those before `until`; of a cron expression so many at
-    /// most, because each has to be looked for.
+    /// Passes over the ticks from `tick`, which is one, to those before `until`; of a cron expression at most `most`,
+    /// because each has to be looked for.
     pub fn pass(&self, tick: Time, until: Time, most: u64) -> Passed {
         if let Rhythm::Every { seconds, .. } = &self.rhythm {
             let step = i64::try_from(*seconds).unwrap_or(i64::MAX).saturating_mul(1000);

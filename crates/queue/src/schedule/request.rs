@@ -28,19 +28,31 @@ const CATCH_UP_WINDOW_SECONDS: i64 = 86_400;
 /// What the producer sent, apart from the shape, which is the protocol's business.
 #[derive(Clone, Debug, Default)]
 pub struct ScheduleRequest {
+    /// Either this or `every_seconds`; blank is none.
     pub cron: Option<String>,
+    /// 1 to 31,622,400.
     pub every_seconds: Option<i64>,
+    /// Only with `every_seconds`; `None` is the epoch.
     pub anchor: Option<Time>,
+    /// An IANA name; blank or `None` is UTC.
     pub timezone: Option<String>,
+    /// What every tick creates.
     pub task: CreateRequest,
     /// Exact JSON text.
     pub task_text: String,
+    /// `skip`, `allow`, `cancel` or nothing, which means `skip`.
     pub overlap: Option<String>,
+    /// `none`, `one`, `all` or nothing, which means `one`.
     pub catch_up: Option<String>,
+    /// 1 to 31,622,400; `None` is a day.
     pub catch_up_window_seconds: Option<i64>,
+    /// 0 to 86,400; `None` is 0.
     pub jitter_seconds: Option<i64>,
+    /// No tick before this; `None` is no such bound.
     pub start_at: Option<Time>,
+    /// No tick at or after this, and later than `start_at`; `None` is no such bound.
     pub end_at: Option<Time>,
+    /// The schedule does not tick until it is resumed.
     pub paused: bool,
 }
 

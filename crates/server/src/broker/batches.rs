@@ -4,9 +4,10 @@ use super::{Broker, Error, Items};
 use codeq_queue::batch::{Batch, BatchRequest, Batches};
 use codeq_queue::create::CreateRequest;
 use codeq_queue::dependency::earlier_item;
-use codeq_queue::store::Created;
+use codeq_queue::store::{Cancel, Created, TaskRef};
 use codeq_queue::{Filter, Listed, Page, Refusal, TaskId, limits};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A new batch, and the tasks that wait for it.
 pub struct MadeBatch {
@@ -19,7 +20,8 @@ impl Broker {
         self.store.batching().ok_or(Refusal::NotSupported("batches"))
     }
 
-    /// Makes a batch and the tasks that follow it. They are checked before there is a batch.
+    /// Makes a batch and the tasks that follow it, or none of them. They are checked before there is a batch; if one is
+    /// refused all the same, what was made is taken back.
     pub async fn create_batch(
         &self,
         tenant: &Arc<str>,
@@ -37,7 +39,7 @@ impl Broker {
                 let message = "its tasks cannot have 'after' or 'unique'";
                 return Err(Refusal::InvalidBatch { field: "then", message }.into());
             }
-            task.clone().check(attempts, bytes, self.now())?;
+            self.create_rules.check(&task.clone().check(attempts, bytes, self.now())?)?;
         }
         let batch = store.create_batch(new).await??;
         let follow = then.into_iter().map(|mut task| {
@@ -45,9 +47,37 @@ impl Broker {
             task.options.on_dependency_failure = Some(on_failure.word().into());
             Ok(task)
         });
-        let created = self.create(follow.collect()).await;
-        let then = created.into_iter().map(|item| Ok(item?.task.id)).collect::<Result<_, Error>>()?;
-        Ok(MadeBatch { batch, then })
+        let (mut then, mut fault) = (Vec::new(), None);
+        for item in self.create(follow.collect()).await {
+            match item {
+                Ok(created) => then.push(created),
+                Err(error) => drop(fault.get_or_insert(error)),
+            }
+        }
+        if let Some(error) = fault {
+            self.take_back(&batch, &then).await;
+            return Err(error);
+        }
+        Ok(MadeBatch { batch, then: then.into_iter().map(|created| created.task.id).collect() })
+    }
+
+    /// Ends what was made of a batch that cannot be made whole. The tasks go first: some follow a batch that fails. What
+    /// cannot be taken back now goes when the batch closes by itself.
+    async fn take_back(&self, batch: &Batch, then: &[Created]) {
+        let made = then.iter().filter(|created| !created.is_replay);
+        let cancel = |created: &Created| Cancel {
+            task: TaskRef { tenant: batch.tenant.clone(), id: created.task.id },
+            grace: Duration::ZERO,
+            reason: None,
+        };
+        let cancelled = self.store.cancel(made.map(cancel).collect()).await.map(drop);
+        let ended = match (cancelled, self.batch_store()) {
+            (Ok(()), Ok(store)) => store.cancel_batch(batch.tenant.clone(), batch.id).await.map(drop),
+            (failed, _) => failed,
+        };
+        if let Err(failure) = ended {
+            tracing::warn!(err = %failure, batch = %batch.id, "a batch without all of its tasks was not taken back");
+        }
     }
 
     pub async fn batch(&self, tenant: &Arc<str>, id: &str) -> Result<Batch, Error> {

@@ -193,6 +193,17 @@ impl Broker {
         self.stops.listen(tenant, owner)
     }
 
+    /// From now on what other processes are asked to stop is told here too.
+    pub fn hear_stops(&self) {
+        let Some(shared) = self.shared() else { return };
+        let stops = Arc::downgrade(&self.stops);
+        shared.hear_notices(Arc::new(move |notice: &str| {
+            if let Some(stops) = stops.upgrade() {
+                stops.hear(notice);
+            }
+        }));
+    }
+
     pub fn tracing(self, traces: Traces) -> Broker {
         Broker { traces, ..self }
     }

@@ -24,7 +24,10 @@ impl Broker {
         let cancelled = self.store.cancel(vec![cancel]).await?.pop();
         let task = cancelled.ok_or(Refusal::NotFound)??;
         if let Some(lease) = task.state.lease() {
-            self.stops.tell(tenant, (task.id, task.attempts), lease);
+            let attempt = (task.id, task.attempts);
+            self.stops.tell(tenant, attempt, lease);
+            let others = self.shared().zip(self.stops.write(tenant, attempt, lease));
+            others.into_iter().for_each(|(shared, notice)| shared.send_notice(notice));
         }
         Ok(task)
     }

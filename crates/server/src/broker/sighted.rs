@@ -2,13 +2,15 @@
 
 use super::work::{ClaimRequest, ReportRequest};
 use super::{Broker, Error};
-use crate::workers::{Claimed, Protocol, Sighting};
+use crate::workers::{Claimed, Protocol, Sighting, WORKERS, others};
 use codeq_queue::{Owner, Refusal, Task, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Tasks of a worker that are shown.
 const SHOWN: usize = 20;
+/// How long the list waits for what other processes have kept.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whose reports a call holds, and about what. One caller sends them all.
 pub struct Sighted {
@@ -51,9 +53,40 @@ fn is_over<T>(answer: &Result<T, Error>) -> bool {
 }
 
 impl Broker {
-    /// Workers that claimed or reported lately, of one tenant or of all.
-    pub fn workers(&self, tenant: Option<&str>) -> Vec<Sighting> {
-        self.workers.list(tenant, SHOWN, self.now())
+    /// Workers that claimed or reported lately, of one tenant or of all, through whichever process. Those of other processes
+    /// are left out if they cannot be read in time.
+    pub async fn workers(&self, tenant: Option<&str>) -> Vec<Sighting> {
+        let now = self.now();
+        let own = self.workers.list(tenant, SHOWN, now);
+        let Some(shared) = self.shared() else { return own };
+        let kept = match tokio::time::timeout(PATIENCE, shared.sightings()).await {
+            Ok(Ok(kept)) => kept,
+            Ok(Err(failure)) => {
+                tracing::debug!(err = %failure, "workers of other processes were not read");
+                return own;
+            }
+            Err(_) => return own,
+        };
+        let elsewhere = kept.iter().flat_map(|text| others::read(text, tenant, now));
+        others::merge(own.into_iter().chain(elsewhere), SHOWN, WORKERS)
+    }
+
+    /// Tells the other processes over the same store who works here, for ever.
+    pub async fn keep_telling_workers(self: Arc<Self>) {
+        let Some(shared) = self.shared() else { return };
+        let mut known = 0;
+        loop {
+            tokio::time::sleep(others::pause(known)).await;
+            let (now, before) = (self.now(), known);
+            let seen = self.workers.list(None, SHOWN, now);
+            known = seen.len();
+            // Once more when the last of them is gone.
+            if (known > 0 || before > 0)
+                && let Err(failure) = shared.keep_sightings(others::write(&seen, now)).await
+            {
+                tracing::debug!(err = %failure, "workers were not told to other processes");
+            }
+        }
     }
 
     pub(super) fn sight(&self, tenant: &Arc<str>, owner: &Arc<Owner>, request: &ClaimRequest) {

@@ -17,6 +17,7 @@ mod keys;
 mod lines;
 mod masked;
 mod model;
+mod placeholder;
 mod rules;
 mod secret;
 mod sections;

@@ -1,6 +1,7 @@
 //! What must hold between settings before the server starts.
 
 use super::Mode;
+use super::placeholder;
 use super::rules::is_http_url;
 use super::sections::{Sections, ShardingSection};
 
@@ -14,6 +15,7 @@ pub(super) fn faults(sections: &Sections, mode: Mode, is_worker_automatic: bool)
     check_tls(sections, &mut faults);
     check_dashboard(sections, &mut faults);
     check_webhooks(sections, &mut faults);
+    placeholder::check(sections, mode, &mut faults);
     check_store(sections, &mut faults);
     check_shards(&sections.sharding, &mut faults);
     check_spread(&sections.sharding, &mut faults);
@@ -82,21 +84,6 @@ fn check_webhooks(sections: &Sections, faults: &mut Vec<String>) {
     if sections.webhooks.enabled && secret.trim().is_empty() && sections.env != "dev" {
         faults.push("webhookHmacSecret is required when webhooks are enabled".into());
     }
-    if is_placeholder(secret) {
-        faults.push(
-            "webhookHmacSecret is a placeholder: set a secret of your own, such as whsec_ and the output of \
-             `openssl rand -base64 32`"
-                .into(),
-        );
-    }
-}
-
-/// Whether this is the text of an example, which everybody knows.
-fn is_placeholder(secret: &str) -> bool {
-    let secret = secret.to_ascii_lowercase();
-    ["replace_with", "replace-with", "replace_me", "replace-me", "your-secret"]
-        .iter()
-        .any(|word| secret.contains(word))
 }
 
 fn check_store(sections: &Sections, faults: &mut Vec<String>) {

@@ -1,7 +1,7 @@
 use super::notice::KINDS;
 use super::*;
 use codeq_queue::event::What;
-use codeq_queue::shared::{Bucket, Hearer, Lot};
+use codeq_queue::shared::{Bucket, Hearer, Lot, NoticeHearer};
 use codeq_queue::store::Answer;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::{QueueKey, TaskId, Time};
@@ -111,6 +111,22 @@ impl Shared for Wire {
 
     fn hear_events(&self, hearer: Hearer) {
         self.hearers.lock().unwrap().push(hearer);
+    }
+
+    fn send_notice(&self, _: String) {
+        unreachable!("events are no notices")
+    }
+
+    fn hear_notices(&self, _: NoticeHearer) {
+        unreachable!("events are no notices")
+    }
+
+    fn keep_sightings(&self, _: String) -> Answer<()> {
+        unreachable!("events are no workers")
+    }
+
+    fn sightings(&self) -> Answer<Vec<String>> {
+        unreachable!("events are no workers")
     }
 }
 

@@ -17,11 +17,12 @@ use codeq_queue::create::CreateRequest;
 use codeq_queue::options::{OptionsRequest, UniqueRequest};
 use codeq_queue::store::Created;
 use codeq_queue::{Refusal, Time, limits};
+use prost::Message;
 use prost_types::Timestamp;
 use std::sync::Arc;
 use tonic::Status;
 
-/// Bytes that a create is reckoned to take besides its payload.
+/// Bytes that a create is reckoned to take besides its message.
 const CREATE_BYTES: usize = 512;
 
 pub struct Producing {
@@ -58,7 +59,7 @@ impl Role for Producing {
     fn take(&mut self, given: ProducerEvent, desk: &mut Desk<ServerEvent>) -> usize {
         match given.event {
             Some(Event::Create(create)) => {
-                let bytes = create.payload.len();
+                let bytes = create.encoded_len();
                 self.gathered.push(create);
                 return bytes;
             }
@@ -113,8 +114,7 @@ impl Producing {
 }
 
 fn size(tasks: &[CreateTask]) -> usize {
-    let size = |task: &CreateTask| task.payload.len() + task.webhook.len() + task.idempotency_key.len();
-    tasks.iter().map(|task| size(task) + CREATE_BYTES).sum()
+    tasks.iter().map(|task| task.encoded_len() + CREATE_BYTES).sum()
 }
 
 /// One call of the store; an ack for each task, in order.

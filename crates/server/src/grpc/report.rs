@@ -3,7 +3,7 @@
 use super::desk::Desk;
 use super::texts;
 use super::work::{Reporter, WorkerAnswer, Working};
-use crate::broker::{AbandonRequest, BeatRequest, Error, Items, NackRequest, SubmitRequest};
+use crate::broker::{AbandonRequest, BeatRequest, Items, NackRequest, SubmitRequest};
 use crate::stamp::utc_seconds;
 use codeq_api::grpc::worker::{
     Abandon, AbandonAck, Cancel, Heartbeat, HeartbeatAck, Nack, NackAck, Result as Report, ResultAck,
@@ -12,9 +12,12 @@ use codeq_api::grpc::worker::{
 use codeq_api::json;
 use codeq_queue::store::Returned;
 use codeq_queue::{CancelRequest, Refusal, Time, limits};
+use prost::Message;
 use std::sync::Arc;
 
 const INVALID_RESULT: &str = "invalid result_json";
+const INVALID_PROGRESS: &str = "invalid progress";
+const INVALID_CHECKPOINT: &str = "invalid checkpoint";
 /// Bytes that a report is reckoned to take besides its result.
 const REPORT_BYTES: usize = 256;
 
@@ -33,19 +36,19 @@ impl Working {
         }
         if !nacks.is_empty() {
             let events = nacks.len();
-            let bytes = nacks.iter().map(|nack| nack.reason.len() + nack.task_id.len()).sum();
+            let bytes = nacks.iter().map(Message::encoded_len).sum();
             let nacked = nack(by.clone(), nacks);
             desk.call(events, bytes, async move { each(nacked.await, WorkerAnswer::Nack) });
         }
         if !heartbeats.is_empty() {
-            let events = heartbeats.len();
+            let (events, bytes) = (heartbeats.len(), heartbeats.iter().map(Message::encoded_len).sum());
             let beaten = heartbeat(by.clone(), heartbeats);
-            desk.call(events, 0, async move { each(beaten.await, WorkerAnswer::Heartbeat) });
+            desk.call(events, bytes, async move { each(beaten.await, WorkerAnswer::Heartbeat) });
         }
         if !abandons.is_empty() {
-            let events = abandons.len();
+            let (events, bytes) = (abandons.len(), abandons.iter().map(Message::encoded_len).sum());
             let abandoned = abandon(by.clone(), abandons);
-            desk.call(events, 0, async move { each(abandoned.await, WorkerAnswer::Abandon) });
+            desk.call(events, bytes, async move { each(abandoned.await, WorkerAnswer::Abandon) });
         }
     }
 
@@ -122,20 +125,22 @@ fn result_ack(task_id: String, text: Option<texts::Text>) -> ResultAck {
 }
 
 async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
-    let ids: Vec<String> = nacks.iter().map(|nack| nack.task_id.clone()).collect();
-    let asked = nacks.into_iter().map(|nack| {
-        let reason = (!nack.reason.is_empty()).then_some(nack.reason);
-        NackRequest {
+    let (mut asked, mut sound) = (Vec::with_capacity(nacks.len()), Vec::with_capacity(nacks.len()));
+    for nack in nacks {
+        let checkpoint = json_text(&nack.checkpoint, INVALID_CHECKPOINT);
+        asked.push((nack.task_id.clone(), checkpoint.as_ref().err().copied()));
+        let Ok(checkpoint) = checkpoint else { continue };
+        sound.push(NackRequest {
             report: by.report(nack.task_id, nack.attempt),
             delay_seconds: nack.delay_seconds.into(),
-            reason,
+            reason: (!nack.reason.is_empty()).then_some(nack.reason),
             refund: nack.refund,
             hold: Some(nack.hold),
-            checkpoint: json_text(&nack.checkpoint),
-        }
-    });
-    let returned = by.broker.nack(&by.tenant, asked.collect()).await;
-    let acks = told(ids, returned).map(|(task_id, returned)| match returned {
+            checkpoint,
+        });
+    }
+    let returned = by.broker.nack(&by.tenant, sound).await;
+    let acks = told(asked, returned).map(|(task_id, returned)| match returned {
         Ok(Returned::Requeued { delay_seconds }) => {
             let applied_delay_seconds = i32::try_from(delay_seconds).unwrap_or(i32::MAX);
             NackAck { task_id, ok: true, applied_delay_seconds, ..NackAck::default() }
@@ -148,15 +153,21 @@ async fn nack(by: Reporter, nacks: Vec<Nack>) -> Vec<NackAck> {
 }
 
 async fn heartbeat(by: Reporter, beats: Vec<Heartbeat>) -> Vec<HeartbeatAck> {
-    let ids: Vec<String> = beats.iter().map(|beat| beat.task_id.clone()).collect();
-    let asked = beats.into_iter().map(|beat| BeatRequest {
-        report: by.report(beat.task_id, beat.attempt),
-        extend_seconds: beat.extend_seconds.into(),
-        progress: json_text(&beat.progress),
-        checkpoint: json_text(&beat.checkpoint),
-    });
-    let extended = by.broker.heartbeat(&by.tenant, asked.collect()).await;
-    let acks = told(ids, extended).map(|(task_id, extended)| match extended {
+    let (mut asked, mut sound) = (Vec::with_capacity(beats.len()), Vec::with_capacity(beats.len()));
+    for beat in beats {
+        let texts = json_text(&beat.progress, INVALID_PROGRESS)
+            .and_then(|progress| Ok((progress, json_text(&beat.checkpoint, INVALID_CHECKPOINT)?)));
+        asked.push((beat.task_id.clone(), texts.as_ref().err().copied()));
+        let Ok((progress, checkpoint)) = texts else { continue };
+        sound.push(BeatRequest {
+            report: by.report(beat.task_id, beat.attempt),
+            extend_seconds: beat.extend_seconds.into(),
+            progress,
+            checkpoint,
+        });
+    }
+    let extended = by.broker.heartbeat(&by.tenant, sound).await;
+    let acks = told(asked, extended).map(|(task_id, extended)| match extended {
         Ok(beat) => {
             let cancel = beat.cancel.as_deref().map(|asked| cancel(task_id.clone(), 0, asked));
             let lease_until = utc_seconds(beat.lease_until);
@@ -168,14 +179,16 @@ async fn heartbeat(by: Reporter, beats: Vec<Heartbeat>) -> Vec<HeartbeatAck> {
 }
 
 async fn abandon(by: Reporter, abandons: Vec<Abandon>) -> Vec<AbandonAck> {
-    let ids: Vec<String> = abandons.iter().map(|abandon| abandon.task_id.clone()).collect();
-    let asked = abandons.into_iter().map(|abandon| AbandonRequest {
-        report: by.report(abandon.task_id, abandon.attempt),
-        refund: abandon.refund,
-        checkpoint: json_text(&abandon.checkpoint),
-    });
-    let returned = by.broker.abandon(&by.tenant, asked.collect()).await;
-    let acks = told(ids, returned).map(|(task_id, returned)| match returned {
+    let (mut asked, mut sound) = (Vec::with_capacity(abandons.len()), Vec::with_capacity(abandons.len()));
+    for abandon in abandons {
+        let checkpoint = json_text(&abandon.checkpoint, INVALID_CHECKPOINT);
+        asked.push((abandon.task_id.clone(), checkpoint.as_ref().err().copied()));
+        let Ok(checkpoint) = checkpoint else { continue };
+        let report = by.report(abandon.task_id, abandon.attempt);
+        sound.push(AbandonRequest { report, refund: abandon.refund, checkpoint });
+    }
+    let returned = by.broker.abandon(&by.tenant, sound).await;
+    let acks = told(asked, returned).map(|(task_id, returned)| match returned {
         Ok(returned) => {
             AbandonAck { task_id, ok: true, dlq: returned == Returned::Dead, ..AbandonAck::default() }
         }
@@ -184,10 +197,13 @@ async fn abandon(by: Reporter, abandons: Vec<Abandon>) -> Vec<AbandonAck> {
     acks.collect()
 }
 
-/// JSON that a worker sent beside its report; what is none is left out, and so is nothing.
-fn json_text(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?.trim_ascii();
-    (!text.is_empty() && json::check(text).is_ok()).then(|| text.to_owned())
+/// JSON that a worker sent beside its report, or what is wrong with it. Nothing is none.
+fn json_text(bytes: &[u8], fault: &'static str) -> Result<Option<String>, &'static str> {
+    let text = std::str::from_utf8(bytes).map_err(|_| fault)?.trim_ascii();
+    match text.is_empty() || json::check(text).is_ok() {
+        true => Ok((!text.is_empty()).then(|| text.to_owned())),
+        false => Err(fault),
+    }
 }
 
 /// The attempt is zero where the caller knows which one it is about.
@@ -206,11 +222,23 @@ fn stamp(time: Time) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: millis.div_euclid(1000), nanos }
 }
 
-/// Each id with its answer, refusals in words.
-fn told<T>(ids: Vec<String>, items: Items<T>) -> impl Iterator<Item = (String, Result<T, String>)> {
+/// Each id with its answer, refusals in words. The answers are those of reports that could be read.
+fn told<T>(
+    asked: Vec<(String, Option<&'static str>)>,
+    items: Items<T>,
+) -> impl Iterator<Item = (String, Result<T, String>)> {
     texts::log_failure(&items);
-    let in_words = |error: Error| texts::plain(&error).into_owned();
-    ids.into_iter().zip(items).map(move |(id, item)| (id, item.map_err(in_words)))
+    let mut items = items.into_iter();
+    asked.into_iter().map(move |(id, fault)| {
+        let answer = match fault {
+            Some(fault) => Err(fault.to_owned()),
+            None => {
+                let item = items.next().expect("an answer for every report");
+                item.map_err(|error| texts::plain(&error).into_owned())
+            }
+        };
+        (id, answer)
+    })
 }
 
 #[cfg(test)]

@@ -148,12 +148,20 @@ impl Role for Working {
             }
             Event::ResultBatch(batch) => return self.result_batch(batch.results, desk),
             Event::Nack(nack) => {
-                let bytes = nack.reason.len();
+                let bytes = nack.reason.len() + nack.checkpoint.len();
                 self.gathered.nacks.push(nack);
                 return bytes;
             }
-            Event::Heartbeat(heartbeat) => self.gathered.heartbeats.push(heartbeat),
-            Event::Abandon(abandon) => self.gathered.abandons.push(abandon),
+            Event::Heartbeat(heartbeat) => {
+                let bytes = heartbeat.progress.len() + heartbeat.checkpoint.len();
+                self.gathered.heartbeats.push(heartbeat);
+                return bytes;
+            }
+            Event::Abandon(abandon) => {
+                let bytes = abandon.checkpoint.len();
+                self.gathered.abandons.push(abandon);
+                return bytes;
+            }
         }
         0
     }

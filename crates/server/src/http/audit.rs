@@ -1,12 +1,12 @@
-//! What operators did: noted with every admin call that changes something, and listed.
+//! What operators did: noted with every admin call that changes something and with every change of a schedule, and listed.
 
 use super::admin::scope;
 use super::call::Call;
 use super::error::Error;
-use super::routes::{Reply, Route};
+use super::routes::{Endpoint, Reply, Route};
 use super::search::limit;
 use super::{App, RequestId, reply};
-use crate::auth::{Access, Admin};
+use crate::auth::{Admin, Caller};
 use crate::stamp;
 use axum::http::Method;
 use axum::response::Response;
@@ -20,7 +20,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Longest text of what a verb was done to.
 const TARGET_BYTES: usize = 512;
-const PREFIX: &str = "/v1/codeq/admin/";
+/// What stands in front of a target: the second where the first does not.
+const PREFIXES: [&str; 2] = ["/v1/codeq/admin/", "/v1/codeq/"];
 
 /// What a handler tells of its deed besides the path, in the extensions of its answer.
 #[derive(Clone, Default, Debug)]
@@ -53,17 +54,19 @@ pub struct Noting {
 }
 
 impl Noting {
-    pub fn of(call: &Call, route: &Route, admin: &Admin) -> Noting {
-        if route.access() == Access::Read {
+    pub fn of(call: &Call, route: &Route, caller: &Caller) -> Noting {
+        if !route.is_noted() {
             return Noting { note: None };
         }
         let request_id = call.head.extensions.get::<RequestId>().map_or("", RequestId::text);
-        let tenant = call.query("tenant").map_or_else(|| admin.0.tenant.clone(), Arc::from);
+        // Only admin routes can be about another tenant.
+        let named = call.query("tenant").filter(|_| matches!(route.endpoint, Endpoint::Admin(_)));
+        let tenant = named.map_or_else(|| caller.tenant.clone(), Arc::from);
         let (verb, target) = words(&route.method, route.path, call.head.uri.path());
         let entry = AuditEntry {
             at: call.app.now(),
             id: next_id(),
-            who: admin.0.subject.clone(),
+            who: caller.subject.clone(),
             tenant,
             verb: verb.into(),
             target: target.into(),
@@ -74,26 +77,28 @@ impl Noting {
     }
 
     /// The call, whose first transition takes the record.
-    pub fn around(&self, answering: Reply) -> Reply {
-        match &self.note {
-            None => answering,
-            Some(note) => Box::pin(noting(note.clone(), answering)),
-        }
+    pub fn around(self, app: Arc<App>, answering: Reply) -> Reply {
+        let Some(note) = self.note else { return answering };
+        Box::pin(async move {
+            let response = noting(note.clone(), answering).await?;
+            keep(&note, &app, response).await
+        })
     }
+}
 
-    /// Sees to it that the record of what was done is kept, whole. Without it nobody is told that it was done.
-    pub async fn keep(self, app: &App, response: Response) -> Result<Response, Error> {
-        let deed = response.extensions().get::<Deed>().cloned().unwrap_or_default();
-        let is_done = response.status().is_success() && !deed.is_dry;
-        let Some(note) = self.note.filter(|_| is_done) else { return Ok(response) };
-        if let Some(count) = deed.count {
-            note.amend(|entry| entry.count = Some(count));
-        }
-        // What a transition took before it was known how many there would be is put again.
-        let is_whole = note.is_kept() && deed.count.is_none();
-        app.broker().ok_or_else(Error::starting)?.note_audit(note.entry(), is_whole).await?;
-        Ok(response)
+/// Sees to it that the record of what was done is kept, whole. Without it nobody is told that it was done.
+async fn keep(note: &Note, app: &App, response: Response) -> Result<Response, Error> {
+    let deed = response.extensions().get::<Deed>().cloned().unwrap_or_default();
+    if !response.status().is_success() || deed.is_dry {
+        return Ok(response);
     }
+    if let Some(count) = deed.count {
+        note.amend(|entry| entry.count = Some(count));
+    }
+    // What a transition took before it was known how many there would be is put again.
+    let is_whole = note.is_kept() && deed.count.is_none();
+    app.broker().ok_or_else(Error::starting)?.note_audit(note.entry(), is_whole).await?;
+    Ok(response)
 }
 
 /// Numbers that rise, also over a restart: entries of one millisecond stay in the order in which they were made.
@@ -120,10 +125,11 @@ fn words(method: &Method, template: &str, path: &str) -> (&'static str, String) 
         (_, "redeliver") => "redeliver",
         (_, "cleanup") => "cleanup",
         (_, "import") => "import",
+        (_, "backfill") => "backfill",
         (_, "clock") => "move clock",
         _ => "change",
     };
-    let path = path.strip_prefix(PREFIX).unwrap_or(path);
+    let path = PREFIXES.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
     let target = match path.rsplit_once('/') {
         Some((target, word)) if word == verb => target,
         _ => path,
@@ -190,6 +196,18 @@ mod tests {
         assert_eq!(delete, ("delete", "dlq/mail/7".to_owned()));
     }
 
+    /// Who changes what the clock makes is an operator, whatever the right.
+    #[test]
+    fn every_change_of_a_schedule_is_noted_and_a_trigger_is_not() {
+        let table = super::super::routes::table();
+        let noted = table.iter().filter(|route| route.is_noted() && route.path.contains("/schedules/"));
+        let noted: Vec<&str> = noted.map(|route| words(&route.method, route.path, "").0).collect();
+        assert_eq!(noted, ["put", "delete", "pause", "resume", "backfill"]);
+        let path = "/v1/codeq/schedules/nightly/pause";
+        let told = words(&Method::POST, "/v1/codeq/schedules/{scheduleName}/pause", path);
+        assert_eq!(told, ("pause", "schedules/nightly".to_owned()));
+    }
+
     #[test]
     fn later_entries_have_greater_numbers() {
         let ids: Vec<u64> = (0..1000).map(|_| next_id()).collect();
@@ -208,7 +226,7 @@ mod tests {
     #[test]
     fn every_changing_admin_route_has_a_verb() {
         for route in super::super::routes::table() {
-            if route.right() == "admin" && route.method != Method::GET {
+            if route.is_noted() {
                 let (verb, _) = words(&route.method, route.path, route.path);
                 assert_ne!(verb, "change", "{} {} has no verb for the audit", route.method, route.path);
             }

@@ -58,6 +58,8 @@ use std::time::{Duration, Instant};
 use tower_service::Service;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// `read` in answers to a token that may read and nothing else, so that a client need not offer what would be refused.
+const ACCESS: HeaderName = HeaderName::from_static("codeq-access");
 /// Longest request id that is taken over from a caller.
 const REQUEST_ID_BYTES: usize = 128;
 
@@ -161,10 +163,13 @@ fn mount(router: Router, app: &Arc<App>, route: Arc<Route>) -> Router {
                 None => Ok(response),
             });
             let tenant = bearer.as_ref().map_or("", |caller: &Arc<Caller>| &*caller.tenant);
-            let response = answered.unwrap_or_else(|error| {
+            let mut response = answered.unwrap_or_else(|error| {
                 app.complain(&error, &route, &id, tenant);
                 error.respond(id.text())
             });
+            if bearer.as_ref().is_some_and(|caller| caller.is_observer) {
+                response.headers_mut().insert(ACCESS, HeaderValue::from_static("read"));
+            }
             let (status, took) = (response.status().as_u16(), started.elapsed());
             app.metrics.request(route.path, status, took);
             if let Some(span) = span {
@@ -222,7 +227,8 @@ async fn admit(
             drop(header);
             known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            Ok(handler(call, caller))
+            let noting = Noting::of(&call, route, &caller.0);
+            Ok(noting.around(app, handler(call, caller)))
         }
         Endpoint::Worker(scope, handler) => {
             let caller = app.gate.worker(authorization, *scope).await?;
@@ -243,9 +249,8 @@ async fn admit(
             drop(header);
             known(&caller.0, &mut call)?;
             check_rate(&app, route, &caller.0).await?;
-            let noting = Noting::of(&call, route, &caller);
-            let answering = noting.around(handler(call, caller));
-            Ok(Box::pin(async move { noting.keep(&app, answering.await?).await }))
+            let noting = Noting::of(&call, route, &caller.0);
+            Ok(noting.around(app, handler(call, caller)))
         }
     }
 }

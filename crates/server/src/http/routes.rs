@@ -58,6 +58,8 @@ pub struct Route {
     pub path: &'static str,
     pub limit: BodyLimit,
     pub rate: Option<(RateScope, &'static str)>,
+    /// What it does is written down as the deed of an operator; admin routes do so anyway.
+    pub is_deed: bool,
     /// The answer holds tasks that go back if it is not written.
     pub lends: bool,
     pub endpoint: Endpoint,
@@ -65,7 +67,7 @@ pub struct Route {
 
 impl Route {
     fn new(method: Method, path: &'static str, endpoint: Endpoint) -> Route {
-        Route { method, path, limit: BodyLimit::Body, rate: None, lends: false, endpoint }
+        Route { method, path, limit: BodyLimit::Body, rate: None, is_deed: false, lends: false, endpoint }
     }
 
     fn rated(self, scope: RateScope, operation: &'static str) -> Route {
@@ -78,6 +80,16 @@ impl Route {
 
     fn limited(self, limit: BodyLimit) -> Route {
         Route { limit, ..self }
+    }
+
+    fn deed(self) -> Route {
+        Route { is_deed: true, ..self }
+    }
+
+    /// Whether a success leaves a record in the audit.
+    pub fn is_noted(&self) -> bool {
+        let is_admin = matches!(self.endpoint, Endpoint::Admin(_));
+        self.access() == Access::Change && (is_admin || self.is_deed)
     }
 
     pub fn access(&self) -> Access {
@@ -190,15 +202,15 @@ pub fn table() -> Vec<Route> {
         post("/v1/codeq/workers/subscriptions", worker(Subscribe, subscribe::subscribe)),
         post("/v1/codeq/workers/subscriptions/{id}/heartbeat", worker(Subscribe, subscribe::renew)),
         get("/v1/codeq/schedules", producer(schedules::list)),
-        Route::new(Method::PUT, "/v1/codeq/schedules/{scheduleName}", producer(schedules::put)),
+        Route::new(Method::PUT, "/v1/codeq/schedules/{scheduleName}", producer(schedules::put)).deed(),
         get("/v1/codeq/schedules/{scheduleName}", producer(schedules::get)),
-        delete("/v1/codeq/schedules/{scheduleName}", producer(schedules::delete)),
+        delete("/v1/codeq/schedules/{scheduleName}", producer(schedules::delete)).deed(),
         post("/v1/codeq/schedules/{scheduleName}/trigger", producer(schedules::trigger))
             .rated(RateScope::Producer, "create_task"),
-        post("/v1/codeq/schedules/{scheduleName}/pause", producer(schedules::pause)),
-        post("/v1/codeq/schedules/{scheduleName}/resume", producer(schedules::resume)),
+        post("/v1/codeq/schedules/{scheduleName}/pause", producer(schedules::pause)).deed(),
+        post("/v1/codeq/schedules/{scheduleName}/resume", producer(schedules::resume)).deed(),
         get("/v1/codeq/schedules/{scheduleName}/next", producer(schedules::next)),
-        post("/v1/codeq/schedules/{scheduleName}/backfill", producer(schedules::backfill)),
+        post("/v1/codeq/schedules/{scheduleName}/backfill", producer(schedules::backfill)).deed(),
         post("/v1/codeq/batches", producer(batches::create)).rated(RateScope::Producer, "create_task"),
         get("/v1/codeq/batches/{batchId}", producer(batches::get)),
         delete("/v1/codeq/batches/{batchId}", producer(batches::cancel)),

@@ -1,5 +1,6 @@
 //! Schedules, as producers put and watch them.
 
+use super::audit::Deed;
 use super::call::{Call, parse, parse_or_empty};
 use super::error::Error;
 use super::produce::create_request;
@@ -44,7 +45,9 @@ pub async fn put(mut call: Call, producer: Producer) -> Result<Response, Error> 
         SchedulePut::Created => StatusCode::CREATED,
         SchedulePut::Changed | SchedulePut::Same => StatusCode::OK,
     };
-    Ok(reply::json(status, &shown(&schedule)))
+    let response = reply::json(status, &shown(&schedule));
+    // A schedule that is as it was is no deed: programs put theirs whenever they start.
+    Ok(if did == SchedulePut::Same { Deed::dry().with(response) } else { response })
 }
 
 fn request(tenant: &Arc<str>, body: &ScheduleBody<'_>) -> Result<ScheduleRequest, Refusal> {

@@ -10,7 +10,7 @@ use codeq_api::admin::{WorkerBody, WorkersBody};
 
 pub async fn list(call: Call, admin: Admin) -> Result<Response, Error> {
     let tenant = scope(&call, &admin)?;
-    let seen = call.broker()?.workers(tenant.as_deref());
+    let seen = call.broker()?.workers(tenant.as_deref()).await;
     let stamp = &call.app.stamp;
     let items = seen.iter().map(|worker| WorkerBody {
         worker: (&*worker.owner.worker_id).into(),

@@ -105,6 +105,7 @@ async fn every_route_answers_every_token_as_documented() {
             for authorization in token.for_route(route.right()) {
                 let got = ask(&world, case, &id, authorization, "").await;
                 assert_answer(&got, case, (case.status, ""), &name(token));
+                assert_eq!(got.header("codeq-access"), token.access(route.right()), "{}", name(token));
             }
         }
     }

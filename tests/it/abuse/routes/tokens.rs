@@ -54,6 +54,11 @@ impl Token {
         }
     }
 
+    /// What the header `Codeq-Access` of an answer says.
+    pub fn access(&self, right: &str) -> &'static str {
+        if matches!(self.kind, Kind::Observer) && right != "none" { "read" } else { "" }
+    }
+
     pub fn expect(&self, method: &str, right: &str) -> Expect {
         match right {
             "none" => Expect::Allowed,

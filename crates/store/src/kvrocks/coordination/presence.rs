@@ -5,7 +5,7 @@
 //! (`w <database>-<process>`), and is answered the same way. So nobody is polled, and nobody listening costs
 //! nothing. Channels are the same in every database of a server: who listens in another is nobody to us.
 
-use codeq_queue::shared::{Hearer, LISTENS};
+use codeq_queue::shared::{Hearer, LISTENS, NoticeHearer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -21,6 +21,7 @@ pub struct Presence {
     others_until: AtomicU64,
     ours_until: AtomicU64,
     hearer: OnceLock<Hearer>,
+    notices: OnceLock<NoticeHearer>,
     /// Told when this process begins to hear the others.
     pub hears: Notify,
 }
@@ -35,6 +36,7 @@ impl Presence {
             others_until: AtomicU64::new(0),
             ours_until: AtomicU64::new(0),
             hearer: OnceLock::new(),
+            notices: OnceLock::new(),
             hears: Notify::new(),
         }
     }
@@ -75,6 +77,27 @@ impl Presence {
 
     pub fn hear(&self, hearer: Hearer) {
         let _ = self.hearer.set(hearer);
+    }
+
+    /// The process as the others know it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A notice as it is sent: `<database>-<text>`.
+    pub fn notice(&self, text: &str) -> String {
+        format!("{}{text}", self.mark)
+    }
+
+    pub fn hear_notices(&self, hearer: NoticeHearer) {
+        let _ = self.notices.set(hearer);
+    }
+
+    /// A notice has come, perhaps of another database.
+    pub fn tell_notice(&self, sent: &str) {
+        if let (Some(hearer), Some(text)) = (self.notices.get(), sent.strip_prefix(&self.mark)) {
+            hearer(text);
+        }
     }
 
     /// An event has come, or some may not have.

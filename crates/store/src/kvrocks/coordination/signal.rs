@@ -1,5 +1,5 @@
 //! What processes tell each other over the channel `codeq:ev`: that a queue has work (`r`), that a task has
-//! ended (`d`), that tasks have moved to another shard (`m`), events (`e`), and who listens to those (see
+//! ended (`d`), that tasks have moved to another shard (`m`), events (`e`), notices (`c`), and who listens to events (see
 //! [`crate::kvrocks::coordination::presence`]). Lossy by design: every waiter
 //! also looks again by itself once a second.
 
@@ -103,6 +103,10 @@ impl Publisher {
         let _ = self.events.try_send(format!("e {{{}{fields}", self.line.mark));
     }
 
+    pub fn notice(&self, notice: &str) {
+        self.say(format!("c {notice}"));
+    }
+
     /// Whether an event is of our database.
     fn is_ours(&self, event: &str) -> bool {
         let fields = event.strip_prefix('{').unwrap_or(event);
@@ -149,6 +153,7 @@ fn heard(message: &[u8], teller: &EventSink) {
             teller.memory.forget_all();
             teller.moved.notify_one();
         }
+        Some(("c", notice)) => teller.presence.tell_notice(notice),
         Some(("l", process)) => teller.presence.heard_of(process),
         Some(("w", _)) => {
             if let Some(answer) = teller.presence.answer() {

@@ -14,6 +14,7 @@ use crate::kvrocks::store::options::{Sharding, Timing};
 use crate::kvrocks::timers::carrying::Carrier;
 use crate::kvrocks::timers::clock::Now;
 use crate::kvrocks::timers::ticking::Watch;
+use crate::kvrocks::verbs::policies::KnownPolicies;
 use crate::kvrocks::verbs::rate::Servers;
 use codeq_queue::batch::Batches;
 use codeq_queue::delivery::DeliveryReport;
@@ -63,6 +64,7 @@ pub struct StoreContext {
     pub(super) trouble: Mutex<BTreeMap<usize, String>>,
     pub(super) rate_servers: Servers,
     pub(super) former: Former,
+    pub(super) known_policies: tokio::sync::Mutex<KnownPolicies>,
     pub(super) watch: Mutex<Watch>,
     pub(super) carrier: Arc<Carrier>,
 }

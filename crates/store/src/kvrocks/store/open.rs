@@ -322,6 +322,7 @@ fn assemble(
         stepped_to: tokio::sync::Mutex::new(Time::ZERO),
         trouble: Mutex::default(),
         former: Former::default(),
+        known_policies: tokio::sync::Mutex::default(),
         rate_servers: Servers::default(),
         watch: Mutex::default(),
         carrier,

@@ -18,5 +18,6 @@ pub(in crate::kvrocks) mod report;
 pub(in crate::kvrocks) mod schedules;
 pub(in crate::kvrocks) mod scheduling;
 pub(in crate::kvrocks) mod shared;
+pub(in crate::kvrocks) mod sightings;
 pub(in crate::kvrocks) mod subscriptions;
 pub(in crate::kvrocks) mod topics;

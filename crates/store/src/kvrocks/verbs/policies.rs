@@ -1,8 +1,9 @@
 //! Queue policies: put, read and deleted where the tasks of the queue are.
 
+use crate::kvrocks::context::shard::Shard;
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::connection::{Command, Reply};
-use crate::kvrocks::redis::reply::{Answered, list, string, strings};
+use crate::kvrocks::redis::reply::{Answered, count, list, string, strings};
 use crate::kvrocks::redis::script::{Call, Script};
 use crate::kvrocks::store::open::ranges;
 use crate::kvrocks::store::{KvrocksStore, StoreContext};
@@ -66,6 +67,9 @@ fn text_of<const N: usize>(fields: [(&str, Option<Value>); N]) -> String {
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(fields.collect::<Map<_, _>>()).to_string()
 }
+
+/// Policies by the shard and the queue they were read for.
+pub type KnownPolicies = HashMap<(usize, QueueKey), StoredPolicy>;
 
 /// What became of a policy that was to be written.
 enum Written {
@@ -267,10 +271,13 @@ impl StoreContext {
         Ok(())
     }
 
-    /// All policies; of a queue that has moved, that of the shard it lives on.
+    /// All policies; of a queue that has moved, that of the shard it lives on. It is asked for again and again, so what has
+    /// not changed since is not read again.
     async fn policies(self: Arc<Self>) -> Result<Vec<(QueueKey, StoredPolicy)>, Failure> {
         self.enter().await?;
         let mut all: BTreeMap<QueueKey, StoredPolicy> = BTreeMap::new();
+        let mut known = self.known_policies.lock().await;
+        let before = std::mem::take(&mut *known);
         for shards in &self.keyspaces {
             let at = &self.shards[shards[0]];
             let names = match at.read_one(Command::new("SMEMBERS").arg(at.keys.of("policies"))).await {
@@ -279,40 +286,81 @@ impl StoreContext {
                 names => strings(names?),
             };
             for part in self.placed_queues(shards, names).chunks(READ_TOGETHER) {
-                let read = |(shard, queue): &(usize, QueueKey)| {
-                    let key = self.shards[*shard].keys.flow(queue, "flow");
-                    Command::new("HMGET").arg(key).args(["policy", "version", "updated"])
-                };
-                let replies = at.read(&part.iter().map(read).collect::<Vec<_>>()).await?;
-                for ((shard, queue), reply) in part.iter().zip(replies) {
-                    let is_current = *shard == self.current_shard(queue);
-                    match stored_policy(reply) {
-                        Some(stored) if is_current => drop(all.insert(queue.clone(), stored)),
-                        Some(stored) => drop(all.entry(queue.clone()).or_insert(stored)),
-                        None => {}
-                    }
-                }
+                known.extend(self.read_policies(at, part, &before).await?);
+            }
+        }
+        for ((shard, queue), stored) in known.iter() {
+            match *shard == self.current_shard(queue) {
+                true => drop(all.insert(queue.clone(), stored.clone())),
+                false => drop(all.entry(queue.clone()).or_insert_with(|| stored.clone())),
             }
         }
         Ok(all.into_iter().collect())
     }
 
-    /// Gives a queue that moves to another shard its policy there, and what is used up of its limits.
-    pub async fn copy_policy(&self, from: usize, to: usize, queue: &QueueKey) -> Result<(), Failure> {
-        let (Some(stored), None) = (self.policy_on(from, queue).await?, self.policy_on(to, queue).await?)
-        else {
-            return Ok(());
+    /// The policies at these places of one keyspace: those that are known, unless they have another version now.
+    async fn read_policies(
+        &self,
+        at: &Shard,
+        places: &[(usize, QueueKey)],
+        known: &KnownPolicies,
+    ) -> Result<Vec<((usize, QueueKey), StoredPolicy)>, Failure> {
+        let ask = |place: &(usize, QueueKey), fields: &[&str]| {
+            let key = self.shards[place.0].keys.flow(&place.1, "flow");
+            Command::new("HMGET").arg(key).args(fields.iter().copied())
         };
-        self.write_policy(to, queue, None, Some(&stored)).await?;
-        let source = &self.shards[from];
-        let rates = Command::new("HGETALL").arg(source.keys.flow(queue, "rates"));
-        let rates: Vec<String> = list(source.read_one(rates).await?).into_iter().map(string).collect();
-        let there = &self.shards[to];
-        for pair in rates.chunks_exact(2) {
-            let set = Command::new("HSETNX").arg(there.keys.flow(queue, "rates"));
-            there.read_one(set.args([pair[0].as_str(), pair[1].as_str()])).await?;
+        let marks: Vec<Command> = places.iter().map(|place| ask(place, &["version", "updated"])).collect();
+        let marks = at.read(&marks).await?.into_iter().map(strings);
+        let (mut read, mut changed) = (Vec::new(), Vec::new());
+        for (place, mark) in places.iter().zip(marks) {
+            let is_same = |stored: &&StoredPolicy| {
+                mark == [stored.version.to_string(), stored.updated_at.millis().to_string()]
+            };
+            match known.get(place).filter(is_same) {
+                Some(stored) => read.push((place.clone(), stored.clone())),
+                None => changed.push(place.clone()),
+            }
+        }
+        if !changed.is_empty() {
+            let texts: Vec<Command> =
+                changed.iter().map(|place| ask(place, &["policy", "version", "updated"])).collect();
+            let stored = at.read(&texts).await?.into_iter().map(stored_policy);
+            read.extend(changed.into_iter().zip(stored).filter_map(|(place, stored)| Some((place, stored?))));
+        }
+        Ok(read)
+    }
+
+    /// Gives a queue that moves to another shard its policy there, what is used up of its limits, and what nacks hold back.
+    pub async fn copy_policy(&self, from: usize, to: usize, queue: &QueueKey) -> Result<(), Failure> {
+        if let (Some(stored), None) = (self.policy_on(from, queue).await?, self.policy_on(to, queue).await?) {
+            self.write_policy(to, queue, None, Some(&stored)).await?;
+            self.copy_usage(from, to, queue, "rates").await?;
+        }
+        if self.copy_usage(from, to, queue, "holds").await? > 0 {
+            let (there, holds) = (&self.shards[to], self.shards[to].keys.flow(queue, "holds"));
+            let count = count(&there.read_one(Command::new("HLEN").arg(holds)).await?).to_string();
+            let known = Command::new("HSET").arg(there.keys.flow(queue, "flow")).arg("holds").arg(count);
+            there.read_one(known).await?;
         }
         Ok(())
+    }
+
+    /// Copies what is not known there yet. Gives how much there was.
+    async fn copy_usage(
+        &self,
+        from: usize,
+        to: usize,
+        queue: &QueueKey,
+        what: &str,
+    ) -> Result<usize, Failure> {
+        let (source, there) = (&self.shards[from], &self.shards[to]);
+        let used = Command::new("HGETALL").arg(source.keys.flow(queue, what));
+        let used: Vec<String> = list(source.read_one(used).await?).into_iter().map(string).collect();
+        for pair in used.chunks_exact(2) {
+            let set = Command::new("HSETNX").arg(there.keys.flow(queue, what));
+            there.read_one(set.args([pair[0].as_str(), pair[1].as_str()])).await?;
+        }
+        Ok(used.len() / 2)
     }
 }
 

@@ -181,7 +181,7 @@ impl StoreContext {
             .number(more)
             .number(limits::SCHEDULES)
             .number(limits::SCHEDULES_BYTES);
-        at.writer.run(vec![call], |replies| Ok((word(replies)?, Vec::new()))).await
+        at.writer.run(vec![self.noted(shard, call)], |replies| Ok((word(replies)?, Vec::new()))).await
     }
 
     async fn delete_schedule(self: Arc<Self>, name: FullName) -> Result<bool, Failure> {

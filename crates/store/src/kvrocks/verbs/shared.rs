@@ -1,7 +1,7 @@
 //! What the processes over this keyspace share besides tasks, handed to the part that knows it.
 
 use crate::kvrocks::store::StoreContext;
-use codeq_queue::shared::{Bucket, Hearer, Lot};
+use codeq_queue::shared::{Bucket, Hearer, Lot, NoticeHearer};
 use codeq_queue::store::Answer;
 use codeq_queue::subscription::Subscription;
 use codeq_queue::{QueueKey, Shared};
@@ -31,5 +31,21 @@ impl Shared for StoreContext {
 
     fn hear_events(&self, hearer: Hearer) {
         self.teller.presence.hear(hearer);
+    }
+
+    fn send_notice(&self, notice: String) {
+        self.teller.publisher.notice(&self.teller.presence.notice(&notice));
+    }
+
+    fn hear_notices(&self, hearer: NoticeHearer) {
+        self.teller.presence.hear_notices(hearer);
+    }
+
+    fn keep_sightings(&self, text: String) -> Answer<()> {
+        Box::pin(StoreContext::keep_sightings(self.me(), text))
+    }
+
+    fn sightings(&self) -> Answer<Vec<String>> {
+        Box::pin(StoreContext::sightings(self.me()))
     }
 }

@@ -157,7 +157,17 @@ async fn refreshed(shards: &Shards, batch: Batch) -> Result<Option<Batch>, Failu
         let found = shard.ask(Lane::Read, move |turn, reply| turn.share_counts(&id, reply)).await?;
         counts.extend(found.map(|found| (*index, found)));
     }
-    gather(shards, &batch, counts).await.map(Result::ok)
+    // While nothing can be written the home does not take the counts in; they are told all the same.
+    match gather(shards, &batch, counts.clone()).await {
+        Err(Failure::Unavailable { .. }) => {
+            let mut batch = batch;
+            for (index, counts) in counts {
+                batch.hear(index, counts);
+            }
+            Ok(Some(batch))
+        }
+        gathered => gathered.map(Result::ok),
+    }
 }
 
 async fn gather(

@@ -10,6 +10,7 @@ use crate::local::format::schedules::ScheduleName;
 use crate::local::shard::{Reply, Turn};
 use crate::local::store::LocalStore;
 use crate::local::store::routes::{Shards, each_shard};
+use codeq_queue::audit::unnoted;
 use codeq_queue::schedule::{
     Backfill, Backfilled, Definition, Schedule, SchedulePut, Schedules, directory_shard,
 };
@@ -52,10 +53,12 @@ impl Directory {
         shard.ask(Lane::Read, move |turn, reply| turn.schedule_place(&name, reply)).await
     }
 
+    /// Whose deed it is, is told with the schedule itself: a put may still be refused.
     async fn set_place(&self, name: &ScheduleName, command: Option<Arc<str>>) -> Result<(), Failure> {
         let shard = self.shard(directory_shard(&name.0, &name.1, self.count()));
         let name = name.clone();
-        shard.ask(Lane::Other, move |turn, reply| turn.set_schedule_place(&name, command, reply)).await
+        let set = shard.ask(Lane::Other, move |turn, reply| turn.set_schedule_place(&name, command, reply));
+        unnoted(set).await
     }
 
     /// The shard on which the schedule lives if there is one.

@@ -6,7 +6,7 @@ use codeq_queue::audit::{Note, noting};
 use codeq_queue::{AuditEntry, AuditPage, Filter, Operation, OperationKind, OperationState};
 use std::sync::Arc;
 
-fn note(bench: &Bench, id: u64, verb: &str) -> Arc<Note> {
+pub fn note(bench: &Bench, id: u64, verb: &str) -> Arc<Note> {
     Note::new(AuditEntry {
         at: bench.now(),
         id,
@@ -49,7 +49,7 @@ async fn entries(bench: &Bench) -> Vec<AuditEntry> {
     bench.ask("audit", bench.store().audit(page)).await.entries
 }
 
-async fn numbers(bench: &Bench) -> Vec<u64> {
+pub async fn numbers(bench: &Bench) -> Vec<u64> {
     entries(bench).await.iter().map(|entry| entry.id).collect()
 }
 

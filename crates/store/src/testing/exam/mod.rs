@@ -39,6 +39,7 @@ pub mod results;
 pub mod retention;
 pub mod returning;
 pub mod running_now;
+pub mod schedule_notes;
 pub mod schedules;
 pub mod stopping;
 pub mod unique;
@@ -380,6 +381,9 @@ macro_rules! exam_schedules {
                 many_that_fall_due_together_tick_once_each,
                 schedules_are_found_again_after_reopening,
             }
+            schedule_notes {
+                a_change_of_a_schedule_takes_its_record_along,
+            }
         }
     };
 }
@@ -478,6 +482,7 @@ mod tests {
             include_str!("auditing.rs"),
             include_str!("policies.rs"),
             include_str!("schedules.rs"),
+            include_str!("schedule_notes.rs"),
             include_str!("stopping.rs"),
             include_str!("unique.rs"),
             include_str!("dependencies.rs"),

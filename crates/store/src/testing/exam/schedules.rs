@@ -56,13 +56,13 @@ async fn pages(bench: &Bench, after: Option<&str>, limit: usize) -> Vec<String> 
     bench.ask("schedules", asked).await.iter().map(|schedule| schedule.name.to_string()).collect()
 }
 
-async fn delete(bench: &Bench, name: &str) -> bool {
+pub async fn delete(bench: &Bench, name: &str) -> bool {
     let store = bench.store();
     let schedules = store.scheduling().expect("the candidate keeps schedules");
     bench.ask("delete schedule", schedules.delete_schedule(bench.tenant.clone(), name.into())).await
 }
 
-async fn pause(bench: &Bench, name: &str) -> Result<Schedule, Refusal> {
+pub async fn pause(bench: &Bench, name: &str) -> Result<Schedule, Refusal> {
     let store = bench.store();
     let schedules = store.scheduling().expect("the candidate keeps schedules");
     let note = Some("why".into());

@@ -4,6 +4,7 @@ use super::ground::{open, options};
 use super::instances::pair;
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, now, report, wish};
+use codeq_queue::policy::Hold;
 use codeq_queue::store::{Cancel, Nack, Wait};
 use codeq_queue::{Body, Commands, NewTask, Policies, QueueKey, Store, Task, TaskOptions};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Relocation, Sharding, Timing};
@@ -264,6 +265,52 @@ async fn lanes_move(servers: [&Server; 2]) {
 #[tokio::test]
 async fn lanes_and_policies_move_with_their_queue_to_another_server() {
     lanes_move([&Server::start(&[]), &Server::start(&[])]).await;
+}
+
+/// Every process looks every two seconds, and read all policies of all tenants whole each time.
+#[tokio::test]
+async fn policies_that_have_not_changed_are_not_read_again() {
+    let server = Server::start(&[]);
+    let backend = || Backend { address: server.address(), ..Backend::default() };
+    let timing = || Timing::Running { sweep_interval: Duration::from_secs(3600) };
+    let quiet = || open(KvrocksOptions { timing: timing(), ..options(backend()) });
+    let (store, other) = (quiet(), quiet());
+    let overrides: Vec<String> =
+        (0..1000).map(|n| format!("\"{n}-{}\":{{\"weight\":2}}", "x".repeat(100))).collect();
+    let text = format!("{{\"lanes\":{{\"overrides\":{{{}}}}}}}", overrides.join(","));
+    put(&store, &text).await;
+    let sent = || {
+        let told = server.ask("INFO stats");
+        let line = told.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.and_then(|number| number.trim().parse::<usize>().ok()).expect("a number")
+    };
+    let first = store.policies().await.unwrap();
+    let before = sent();
+    assert_eq!(store.policies().await.unwrap(), first);
+    assert!(sent() - before < text.len() / 2, "the text was read again");
+    put(&other, "{}").await;
+    assert_eq!(&*store.policies().await.unwrap()[0].1.text, "{}");
+    other.delete_policy(render()).await.unwrap().unwrap();
+    assert_eq!(store.policies().await.unwrap(), []);
+}
+
+/// What a worker had held back because of somebody's rate limit started at once at the other server.
+#[tokio::test]
+async fn what_a_nack_holds_back_is_held_back_where_its_queue_moves() {
+    let (one, two) = (Server::start(&[]), Server::start(&[]));
+    let before = mapped([&one, &two], "one");
+    before.create(vec![new("render"), new("render")]).await.unwrap();
+    let lent = claim(&*before, "render", 1).await.remove(0);
+    let back = Nack { hold: Some(Hold::Queue), ..Nack::new(report(&lent), 600, None) };
+    before.nack(vec![back]).await.unwrap().remove(0).unwrap();
+    let relocation =
+        Relocation { command: "render".into(), tenant: None, from: "one".into(), to: "two".into(), batch: 2 };
+    assert_eq!(before.relocate(&relocation).await.unwrap().total(), 2);
+    drop(before);
+    let after = mapped([&one, &two], "two");
+    assert!(claim(&*after, "render", 9).await.is_empty());
+    after.resume(render()).await.unwrap();
+    assert_eq!(claim(&*after, "render", 9).await.len(), 1);
 }
 
 #[tokio::test]
