@@ -34,7 +34,7 @@ pub async fn ready(call: Call) -> Result<Response, Error> {
         let clock_ahead_seconds = app.clock_ahead_seconds();
         HealthBody { unavailable, failing, clock_ahead_seconds, ..body(status) }
     };
-    let reason = obstacle(app).or_else(|| match (is_strict, is_away, is_failing) {
+    let reason = obstacle(app).or(match (is_strict, is_away, is_failing) {
         (true, true, _) => Some("store"),
         (true, false, true) => Some("background"),
         _ => None,
