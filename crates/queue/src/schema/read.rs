@@ -41,7 +41,8 @@ pub(super) fn read(document: &Value) -> Result<PayloadSchema, String> {
         reader.nodes[id] = reader.node(value, part).map_err(located)?;
     }
     let has_unevaluated = reader.nodes.iter().flat_map(|node| &node.rules).any(Rule::is_unevaluated);
-    let schema = PayloadSchema { nodes: reader.nodes, root, anchors, has_unevaluated, patterns: reader.patterns };
+    let schema =
+        PayloadSchema { nodes: reader.nodes, root, anchors, has_unevaluated, patterns: reader.patterns };
     match refers_to_itself(&schema) {
         true => Err("refers to itself without going deeper into the payload".into()),
         false => Ok(schema),

@@ -240,8 +240,8 @@ mod tests {
     fn expressions_of_a_tenant_are_bounded_over_all_its_queues() {
         let rule = |count: usize| {
             let named = vec![r#"{"pattern":"a"}"#; count].join(",");
-            let policy =
-                QueuePolicy::parse(&format!("{{\"payloadSchema\":{{\"allOf\":[{named}]}}}}")).expect("a policy");
+            let policy = QueuePolicy::parse(&format!("{{\"payloadSchema\":{{\"allOf\":[{named}]}}}}"))
+                .expect("a policy");
             create_rule(&policy).expect("a schema")
         };
         let rules = CreateRules::default();
@@ -254,7 +254,10 @@ mod tests {
         };
         let left = limits::SCHEMA_PATTERNS - 200;
         assert!(check("acme", "c", left + 1).is_err());
-        assert_eq!((check("acme", "c", left), check("acme", "b", 100), check("globex", "c", 100)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(
+            (check("acme", "c", left), check("acme", "b", 100), check("globex", "c", 100)),
+            (Ok(()), Ok(()), Ok(()))
+        );
         assert_eq!(rules.check_patterns(&queue("acme", "c"), None), Ok(()));
     }
 }
