@@ -50,9 +50,12 @@ fetch() {
   esac
 }
 
+case $from in
+  "" | http://* | https://*) command -v curl >/dev/null || fail "curl is missing; install it, or name a directory with --from" ;;
+esac
 if [ -z "$version" ] && [ -z "$from" ]; then
   # The page of the latest release redirects to its tag.
-  version=$(curl -fsSLI -o /dev/null -w '%{url_effective}' "$repository/latest" | sed 's|.*/v||')
+  version=$(curl -fsSLI -o /dev/null -w '%{url_effective}' "$repository/latest" | sed -n 's|.*/v\([0-9].*\)$|\1|p')
   [ -n "$version" ] || fail "the latest release cannot be found; name one with --version"
 fi
 if [ -z "$from" ]; then
@@ -75,6 +78,8 @@ fi
 [ "$wanted" = "$found" ] || fail "$archive is damaged: its SHA-256 is $found, expected $wanted"
 
 tar -C "$scratch" -xzf "$scratch/$archive"
+"$scratch/codeq-$version-$triple/codeq" --version >/dev/null ||
+  fail "the binary for $triple does not run here; take codeq-$version-$machine-unknown-linux-musl.tar.gz, which needs no libraries"
 mkdir -p "$directory"
 # Renamed into place, so that a running codeq is not disturbed.
 cp "$scratch/codeq-$version-$triple/codeq" "$directory/.codeq.new"

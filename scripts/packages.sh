@@ -13,6 +13,8 @@ scratch=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
 
+python3 sdks/packages/test_npm.py 2>"$scratch/log" || { cat "$scratch/log" >&2; exit 1; }
+
 # What symbols cost in the debug binary would only be time for the compressor.
 cp "$binary" "$scratch/codeq"
 strip "$scratch/codeq"
@@ -50,8 +52,12 @@ finish_a_task() {
     id=$("$command" task create --command packed --payload '{"n":1}' | awk '{ print $NF }')
     "$command" task result "$id" --wait 30 | grep -q done || { cat "$place/worker" >&2; exit 1; }
   )
-  kill "$server"; wait "$server" 2>/dev/null || true
+  # It ends in order, through the launcher of npm, too.
+  kill "$server"
+  wait "$server" || { echo "$command dev ended with $?" >&2; return 1; }
   server=
+  ! curl -s --max-time 5 "$(sed -n 's/.*listening on //p' "$place/log" | head -1)/livez" >/dev/null ||
+    { echo "the server of $command goes on after its end" >&2; return 1; }
 }
 
 # NAME INSTALL COMMAND [PROGRAM ...]: INSTALL is a function

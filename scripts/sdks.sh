@@ -60,6 +60,9 @@ sdks/openapi/run.sh "$(sed -n 's/.*listening on //p' "$scratch/log")"
 step "guides as pasted"
 "$python/python" sdks/guides/run.py --server "$CODEQ_BIN" ${short:+python typescript go}
 
+step "examples"
+"$python/python" sdks/guides/examples.py --server "$CODEQ_BIN"
+
 step "the bench of the SDKs still runs"
 "$python/python" sdks/bench/run.py --server "$CODEQ_BIN" --tasks 500
 

@@ -15,16 +15,36 @@ from pathlib import Path
 LAUNCHER = """#!/usr/bin/env node
 "use strict";
 const { spawn } = require("node:child_process");
+const { constants } = require("node:os");
 const { binaryPath } = require("./index.js");
 
-const child = spawn(binaryPath(), process.argv.slice(2), { stdio: "inherit" });
-child.on("error", (error) => {
+function fail(error) {
   console.error(`codeq: ${error.message}`);
   process.exit(1);
-});
-// A signal from the terminal reaches the child by itself; one that is sent to us alone is passed on.
-for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-child.on("exit", (code, signal) => process.exit(signal ? 128 : (code ?? 1)));
+}
+
+let binary;
+try {
+  binary = binaryPath();
+} catch (error) {
+  fail(error);
+}
+const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
+child.on("error", fail);
+
+// A second signal ends codeq at once, so it must get each only once. What a terminal sends (SIGINT, and SIGHUP when it
+// is closed) reaches the child by itself. npx passes on what we get, too, if all of us are signalled.
+const hasTerminal = [0, 1, 2].some((file) => require("node:tty").isatty(file));
+const passedOn = new Map();
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
+  process.on(signal, () => {
+    const isNew = Date.now() - (passedOn.get(signal) ?? 0) > 1000;
+    if (!isNew || (hasTerminal && signal !== "SIGTERM")) return;
+    passedOn.set(signal, Date.now());
+    child.kill(signal);
+  });
+}
+child.on("exit", (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
 """
 
 INDEX = """"use strict";

@@ -19,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Something happened to a task or a queue.
-    Happened(Happening),
+    Happened(Box<Happening>),
     /// Some events were missed.
     Lagged {
         /// How many; 0 if nobody knows.
@@ -28,7 +28,7 @@ pub enum Event {
 }
 
 /// What happened to a task, a queue or a schedule.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Happening {
     /// `created`, `claimed`, `progress`, `completed`, `failed`, `requeued`, `dead`, `cancelled`, `promoted`, `released`,
     /// `paused`, `resumed`, `ticked` or `tick_skipped`.
@@ -47,6 +47,16 @@ pub struct Happening {
     pub status: Option<String>,
     /// What the attempt or the task failed with.
     pub error: Option<String>,
+    /// How far the running task is, in its own words.
+    pub progress: Option<serde_json::Value>,
+    /// The schedule that ticked.
+    pub schedule: Option<String>,
+    /// What became of the tick: `fired`, `triggered`, `backfilled`, `skipped` or `missed`.
+    pub outcome: Option<String>,
+    /// The tick (RFC 3339); of several that were missed, the first.
+    pub scheduled_for: Option<String>,
+    /// How many ticks, if more than one.
+    pub count: Option<u64>,
 }
 
 /// Listens to the events of the token's tenant.
@@ -155,7 +165,7 @@ impl Events {
                     let lagged: LaggedBody<'_> = parse(data)?;
                     return Ok(Some(Event::Lagged { missed: lagged.missed }));
                 }
-                (Some(_), Some(data)) => return Ok(Some(Event::Happened(happening(parse(data)?)))),
+                (Some(_), Some(data)) => return Ok(Some(Event::Happened(Box::new(happening(parse(data)?))))),
                 _ => {}
             }
         }
@@ -173,5 +183,10 @@ fn happening(body: EventBody<'_>) -> Happening {
         worker_id: body.worker_id.map(Into::into),
         status: body.status.map(Into::into),
         error: body.error.map(Into::into),
+        progress: body.progress,
+        schedule: body.schedule.map(Into::into),
+        outcome: body.outcome.map(Into::into),
+        scheduled_for: body.scheduled_for.map(Into::into),
+        count: body.count,
     }
 }

@@ -8,6 +8,8 @@ mod error;
 mod events;
 mod http;
 mod limits;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod pipe;
 mod producer;
 mod refusal;

@@ -84,6 +84,11 @@ fn as_json(happening: &Happening) -> Value {
         ("workerId", happening.worker_id.clone().map(Value::from)),
         ("status", happening.status.clone().map(Value::from)),
         ("error", happening.error.clone().map(Value::from)),
+        ("progress", happening.progress.clone()),
+        ("schedule", happening.schedule.clone().map(Value::from)),
+        ("outcome", happening.outcome.clone().map(Value::from)),
+        ("scheduledFor", happening.scheduled_for.clone().map(Value::from)),
+        ("count", happening.count.map(Value::from)),
     ] {
         if let Some(value) = value {
             object[name] = value;
@@ -107,6 +112,12 @@ fn as_text(happening: &Happening) -> String {
     if let Some(worker) = &happening.worker_id {
         text += &format!("  by {worker}");
     }
+    if let Some(schedule) = &happening.schedule {
+        text += &format!("  {schedule} {}", happening.outcome.as_deref().unwrap_or_default());
+    }
+    if let Some(progress) = &happening.progress {
+        text += &format!("  {progress}");
+    }
     if let Some(error) = &happening.error {
         text += &format!("  {error}");
     }
@@ -128,9 +139,17 @@ mod tests {
             worker_id: Some("w".into()),
             status: None,
             error: Some("a\nb".into()),
+            ..Happening::default()
         };
         assert_eq!(as_text(&happening), "12:00:00.123  dead       demo  id-1  attempt 2  by w  a b");
         assert_eq!(as_json(&happening)["error"], "a\nb");
         assert!(as_json(&happening).get("status").is_none());
+        let told = Happening { progress: Some(json!({"done": 2})), error: None, ..happening.clone() };
+        assert!(as_text(&told).ends_with(r#"by w  {"done":2}"#));
+        assert_eq!(as_json(&told)["progress"], json!({"done": 2}));
+        let (schedule, outcome) = (Some("nightly".into()), Some("fired".into()));
+        let ticked = Happening { schedule, outcome, task_id: None, ..told };
+        assert!(as_text(&ticked).contains("  nightly fired"), "{}", as_text(&ticked));
+        assert_eq!(as_json(&ticked)["outcome"], "fired");
     }
 }

@@ -1,6 +1,6 @@
 //! `codeq schedule`: tasks that are made by the clock.
 
-use crate::client::{Api, Connection, block_on, path, query};
+use crate::client::{Api, Connection, NO_PAYLOAD, block_on, path, query};
 use crate::operation::Operation;
 use crate::table::Table;
 use crate::{filter, say, tag, terminal};
@@ -309,7 +309,7 @@ impl Put {
     fn body(&self) -> anyhow::Result<String> {
         let Some(command) = &self.command else { bail!("--command is required, or --file") };
         let Some(payload) = &self.payload else { bail!("--payload is required, or --file") };
-        let payload: &RawValue = serde_json::from_str(payload.trim()).context("invalid payload JSON")?;
+        let payload: &RawValue = serde_json::from_str(payload.trim()).context(NO_PAYLOAD)?;
         let headers = self.header.iter().map(|header| filter::pair(header));
         let headers = Headers(headers.collect::<anyhow::Result<_>>()?);
         let task = CreateBody {

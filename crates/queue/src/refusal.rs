@@ -1,5 +1,9 @@
 //! The two ways to get no: a refusal (we are well, the answer is no) and a failure (something broke).
 
+mod failure;
+
+pub use failure::Failure;
+
 use thiserror::Error;
 
 /// We are well and the answer is no. Nothing has changed.
@@ -270,6 +274,9 @@ pub enum Refusal {
     /// An import whose id this store cannot keep.
     #[error("the id cannot be kept by this store")]
     IdNotKept,
+    /// Not a refusal: this item failed while others did not, because they are on servers of their own.
+    #[error("{0}")]
+    Failed(Failure),
 }
 
 impl Refusal {
@@ -350,38 +357,8 @@ impl Refusal {
             Refusal::TooManyBatches(_) => "too_many_batches",
             Refusal::IdempotencyKeyTaken => "idempotency_key_taken",
             Refusal::IdNotKept => "id_not_kept",
+            Refusal::Failed(_) => "storage_unavailable",
         }
-    }
-}
-
-/// Something broke. What was asked may or may not have happened; asking again is safe.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Failure {
-    /// The store cannot take this now (disk full, sync failed, backend unreachable).
-    #[error("storage unavailable: {reason}")]
-    Unavailable {
-        /// For the log.
-        reason: String,
-        /// Whether what was asked may have happened all the same.
-        outcome_unknown: bool,
-    },
-    /// The store is closing or closed.
-    #[error("the store is closed")]
-    Closed,
-    /// A record was found damaged, or an invariant does not hold.
-    #[error("internal error: {0}")]
-    Internal(String),
-}
-
-impl Failure {
-    /// Nothing has happened.
-    pub fn unavailable(reason: impl Into<String>) -> Failure {
-        Failure::Unavailable { reason: reason.into(), outcome_unknown: false }
-    }
-
-    /// It may have happened.
-    pub fn unknown(reason: impl Into<String>) -> Failure {
-        Failure::Unavailable { reason: reason.into(), outcome_unknown: true }
     }
 }
 

@@ -32,11 +32,16 @@ def send_email(email: Email, ctx: SyncContext) -> dict[str, str]:
     try:
         with smtplib.SMTP(os.environ.get("SMTP_HOST", "127.0.0.1"), int(os.environ.get("SMTP_PORT", "25"))) as smtp:
             smtp.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        raise refusal(*next(iter(error.recipients.values()))) from error
     except smtplib.SMTPResponseException as error:
-        if error.smtp_code >= 500:
-            raise Fail(f"refused: {error.smtp_error!r}") from error
-        raise Retry(f"busy: {error.smtp_error!r}", delay=60) from error
+        raise refusal(error.smtp_code, error.smtp_error) from error
     return {"message_id": message["Message-ID"]}
+
+
+def refusal(code: int, text: bytes | str) -> Fail | Retry:
+    """For good, or for now."""
+    return Fail(f"refused: {text!r}") if code >= 500 else Retry(f"busy: {text!r}", delay=60)
 
 
 if __name__ == "__main__":

@@ -89,17 +89,30 @@ async def test_fail_is_final_and_retry_waits_for_its_delay() -> None:
         assert (await failed.wait()).status == "FAILED"
 
 
-async def test_a_payload_of_another_shape_fails_without_a_retry() -> None:
+async def test_a_payload_of_another_shape_is_tried_again() -> None:
     app = make()
+
+    @app.task("mail", max_attempts=2)
+    async def mail(job: Mail) -> None: ...
+
+    async with app.testing() as queue:
+        task = await app.client.create("mail", {"from": 1}, max_attempts=2)
+        with pytest.raises(TaskFailed, match=r"the payload cannot be read: payload\.to is missing") as failed:
+            await task.result()
+        assert (failed.value.reason, queue.failed()[0].attempts) == ("MAX_ATTEMPTS", 2)
+
+
+async def test_a_payload_of_another_shape_fails_at_once_if_the_app_says_so() -> None:
+    app = App("http://nowhere.invalid", "none", fail_unreadable=True)
 
     @app.task("mail")
     async def mail(job: Mail) -> None: ...
 
     async with app.testing() as queue:
         task = await app.client.create("mail", {"from": 1})
-        with pytest.raises(TaskFailed, match=r"payload\.to is missing"):
+        with pytest.raises(TaskFailed, match=r"payload\.to is missing") as failed:
             await task.result()
-        assert queue.failed()[0].attempts == 1
+        assert (failed.value.reason, queue.failed()[0].attempts) == (None, 1)
 
 
 async def test_order_is_by_time_then_priority() -> None:

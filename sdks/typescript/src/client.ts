@@ -117,17 +117,30 @@ export class Client {
     const end = Date.now() + this.transport.giveUpMs;
     let open = texts.map((_, place) => place);
     for (;;) {
-      const answer = await this.call("/tasks/batch", {
-        body: `{"tasks":[${open.map((place) => texts[place]).join(",")}]}`,
-      });
-      for (const [index, item] of (answer.body.results as Fields[]).entries()) {
-        const made = item.task ? new Task<R>(this, item.task as TaskFields, item.replayed === true) : refusal(0, item);
-        answers[open[index] as number] = made;
-      }
+      const made = await this.#sendCreates<R>(open.map((place) => texts[place] as string));
+      for (const [index, one] of made.entries()) answers[open[index] as number] = one;
       open = open.filter((place) => answers[place] instanceof StorageUnavailable);
       const ms = backoff.pause();
       if (!open.length || Date.now() + ms > end) return answers;
       await pause(ms);
+    }
+  }
+
+  async #sendCreates<R>(texts: string[]): Promise<Array<Task<R> | Refused>> {
+    try {
+      const answer = await this.call("/tasks/batch", { body: `{"tasks":[${texts.join(",")}]}` });
+      return (answer.body.results as Fields[]).map((item) => {
+        const isReplay = item.replayed === true && !answer.isRepeat;
+        if (!item.task) return refusal(0, item);
+        return new Task<R>(this, item.task as TaskFields, isReplay || item.deduplicated === true);
+      });
+    } catch (error) {
+      if (!(error instanceof Refused && (error.status === 400 || error.status === 413))) throw error;
+      if (texts.length === 1) return [error];
+      // One of them spoils the whole body, and must not take the others with it.
+      const alone: Array<Task<R> | Refused> = [];
+      for (const text of texts) alone.push(...(await this.#sendCreates<R>([text])));
+      return alone;
     }
   }
 
@@ -144,7 +157,8 @@ export class Client {
     for (;;) {
       const left = Math.max(0, end - Date.now());
       const wait = Math.min(RESULT_WAIT_SECONDS, Math.ceil(left / 1000));
-      const call: Call = { method: "GET", waitMs: wait * 1000, signal: options.signal };
+      const giveUpMs = Math.min(left, this.transport.giveUpMs);
+      const call: Call = { method: "GET", waitMs: wait * 1000, signal: options.signal, giveUpMs };
       try {
         const answer = await this.call(`/tasks/${segment(id)}/result?waitSeconds=${wait}`, call);
         return resultOf<R>(answer.text, answer.body.result);

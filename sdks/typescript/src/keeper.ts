@@ -123,7 +123,8 @@ function heartbeats(port: MessagePort, start: Start, send: typeof fetch): void {
       method: "POST",
       headers: { ...start.headers, Authorization: `Bearer ${used}` },
       body: JSON.stringify({ extendSeconds: Math.ceil(start.leaseMs / 1000), attempt: lease.attempt }),
-      signal: AbortSignal.timeout(Math.max(1, lease.until - sent)),
+      // One that hangs must leave time for another.
+      signal: AbortSignal.timeout(Math.max(1, Math.min(lease.until - sent, Math.max(1000, start.leaseMs / 3)))),
     });
     const body = (await response.json().catch(() => ({}))) as { code?: string; cancel?: object };
     lease.next = clock() + tick;

@@ -1,7 +1,6 @@
 // How a handler can end besides returning and throwing, and what is reported for it.
 
 import { ERROR_CHARACTERS } from "./limits.js";
-import { PayloadError } from "./schema.js";
 import { type Duration, objectText, RawJson, stringify, wholeSeconds } from "./wire.js";
 
 /** Throw it to end the task as FAILED: there is no further attempt. */
@@ -66,7 +65,6 @@ export function failed(taskId: string, attempt: number, error: string, artifacts
 /** What an error of a handler means. */
 export function thrown(taskId: string, attempt: number, error: unknown, artifacts: ArtifactIn[]): Report {
   if (error instanceof Fail) return failed(taskId, attempt, error.message, artifacts);
-  if (error instanceof PayloadError) return failed(taskId, attempt, `the payload cannot be read: ${error.message}`);
   const fields: Record<string, string> = { reason: words(textOf(error)) };
   if (error instanceof Retry) {
     fields.reason = words(error.message);

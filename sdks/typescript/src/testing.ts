@@ -224,12 +224,14 @@ function fieldsOf(task: InlineTask): TaskFields {
 /** The server: `CODEQ_BIN`, the package `codeq-cli` if it is installed, or `codeq` on the PATH. */
 export function findBinary(): string {
   if (process.env.CODEQ_BIN) return process.env.CODEQ_BIN;
+  const load = createRequire(join(process.cwd(), "package.json"));
+  let cli: { binaryPath(): string };
   try {
-    const load = createRequire(join(process.cwd(), "package.json"));
-    return (load("codeq-cli") as { binaryPath(): string }).binaryPath();
+    cli = load("codeq-cli");
   } catch {
     return "codeq";
   }
+  return cli.binaryPath();
 }
 
 /** `codeq dev` on a free port. Keeps nothing unless `dataDir` is given. */
@@ -252,7 +254,9 @@ export class DevServer {
     else args.push("--memory");
     const scratch = await mkdtemp(join(tmpdir(), "codeq-"));
     const child = spawn(findBinary(), args, { cwd: scratch, stdio: ["ignore", "pipe", "ignore"] });
-    await once(child, "spawn");
+    await once(child, "spawn").catch((error: Error) => {
+      throw new Error(`no codeq binary: npm install codeq-cli, or set CODEQ_BIN (${error.message})`, { cause: error });
+    });
     for await (const line of createInterface({ input: child.stdout as NodeJS.ReadableStream })) {
       const url = /listening on (\S+)/.exec(line)?.[1];
       if (url) {

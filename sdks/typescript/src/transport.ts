@@ -30,6 +30,8 @@ export interface Call {
   isSafe?: boolean;
   /** From a worker: any 5xx says to come back, so that work that is done is not thrown away for a fault of the server. */
   isWork?: boolean;
+  /** How long it is repeated, if not as long as the transport says. */
+  giveUpMs?: number;
   /** Keep the answer as bytes. */
   isBinary?: boolean;
 }
@@ -72,7 +74,7 @@ export class Transport {
   /** Calls until there is an answer. Throws `Refused` for 4xx, and for 500 unless it is `isWork`; `Unavailable` at the end. */
   async call(path: string, call: Call = {}): Promise<Answer> {
     const backoff = new Backoff();
-    const end = Date.now() + this.giveUpMs;
+    const end = Date.now() + (call.giveUpMs ?? this.giveUpMs);
     let wasSent = false;
     for (;;) {
       try {
@@ -140,6 +142,9 @@ export class Transport {
     }
     const { status, headers } = response;
     const body = parsed(text);
+    if (status < 300 && text.trim() && body === undefined) {
+      throw new Absent("an answer that is not JSON", { wasSent: true });
+    }
     if (status < 300) return { status, text, body, bytes, headers, isRepeat: false };
     const refused = refusal(status, body, headers.get("x-request-id") ?? undefined);
     if (!COME_BACK.has(status) && !(call.isWork && status >= 500)) throw refused;

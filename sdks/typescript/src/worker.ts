@@ -7,7 +7,7 @@ import { Job, Stopped } from "./job.js";
 import { GONE, Keeper, now } from "./keeper.js";
 import * as limits from "./limits.js";
 import type { TaskDefinition } from "./options.js";
-import { completed, failed, givenBack, type Report, thrown } from "./outcome.js";
+import { completed, Fail, failed, givenBack, type Report, Retry, thrown } from "./outcome.js";
 import { isFinal, Reporter } from "./reporter.js";
 import { PayloadError, type StandardSchema, validated } from "./schema.js";
 import type { TaskFields } from "./task.js";
@@ -44,6 +44,11 @@ export interface WorkerOptions {
   /** Name of the worker; host and process unless given. */
   name?: string;
   middleware?: Middleware[];
+  /**
+   * Whether a payload that its schema refuses fails its task at once. It is tried again like any error unless told: a
+   * worker of the next release may read it.
+   */
+  failUnreadable?: boolean;
   /** Nothing is logged without one. */
   logger?: Logger;
 }
@@ -60,6 +65,8 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #handlers = new Map<string, Known>();
   readonly #stop = new AbortController();
+  /** Nothing is waited for any more. */
+  readonly #over = new AbortController();
   readonly #leaseMs: number;
   readonly #concurrency: number;
   readonly #running = new Set<Promise<void>>();
@@ -71,7 +78,6 @@ export class Worker {
   #reporter!: Reporter;
   #free: number;
   #slotFreed: () => void = () => undefined;
-  #isOver = false;
 
   constructor(client: Client, options: WorkerOptions = {}) {
     const { concurrency = 16 } = options;
@@ -118,10 +124,11 @@ export class Worker {
   async #work(): Promise<void> {
     this.#reporter = new Reporter(this.#client.transport, this.#headers);
     this.#keeper = await Keeper.start(this.#client.transport, this.#leaseMs, this.#headers);
+    const claims = this.#claimUntilStop();
     try {
-      await this.#claimUntilStop();
+      await Promise.race([claims, aborted(this.#stop.signal)]);
     } finally {
-      await this.#finish();
+      await this.#finish(claims);
       await this.#keeper.end();
     }
   }
@@ -181,23 +188,30 @@ export class Worker {
   /**
    * What is there now, up to `count`; if there is nothing, waits a while for one task, or for the stop. Only the wait is
    * interrupted, and then the server lends nothing to it. The first request is always seen through: what it brings must
-   * be given back, and not be left to the end of its lease. The leases began at `lentAt`: before the request, but after
-   * a wait, during which nothing was lent.
+   * be given back, and not be left to the end of its lease. Leases are counted from `lentAt`, before the request: its
+   * answer may be long on its way.
    */
   async #claim(count: number): Promise<{ tasks: TaskFields[]; lentAt: number }> {
     const { transport } = this.#client;
     const body = JSON.stringify({ ...this.#claimFields, count });
     const sent = now();
-    const there = await transport.once("/v1/codeq/tasks/claim/batch", { body, headers: this.#headers, isWork: true });
+    const seenThrough = { body, headers: this.#headers, signal: this.#over.signal, isWork: true };
+    const there = await transport.once("/v1/codeq/tasks/claim/batch", seenThrough);
     if (there.status !== 204) return { tasks: tasksOf(there.body?.tasks), lentAt: sent };
     const { signal } = this.#stop;
     if (signal.aborted) return { tasks: [], lentAt: sent };
-    const wait = JSON.stringify({ ...this.#claimFields, waitSeconds: limits.CLAIM_WAIT_SECONDS });
-    const waitMs = limits.CLAIM_WAIT_SECONDS * 1000;
+    // At most half of a lease, so that one counted from here has the other half left.
+    const half = this.#leaseMs / 2;
+    const waitSeconds = Math.max(1, Math.min(limits.CLAIM_WAIT_SECONDS, Math.floor(half / 1000)));
+    const wait = JSON.stringify({ ...this.#claimFields, waitSeconds });
+    const waitMs = waitSeconds * 1000;
+    const asked = now();
     try {
       const call = { body: wait, headers: this.#headers, waitMs, signal, isWork: true };
       const one = await transport.once("/v1/codeq/tasks/claim", call);
-      return { tasks: one.status === 204 ? [] : tasksOf([one.body]), lentAt: now() };
+      // Waits are whole seconds: a lease of less than two cannot be counted from before all of it.
+      const lentAt = waitMs <= half ? asked : Math.max(asked, now() - half);
+      return { tasks: one.status === 204 ? [] : tasksOf([one.body]), lentAt };
     } catch (error) {
       if (signal.aborted) return { tasks: [], lentAt: sent };
       throw error;
@@ -236,7 +250,7 @@ export class Worker {
 
   /** How the handler ended, or a refund if the worker ends before it, or nothing to report if the lease is lost. */
   async #outcome(job: Job, known: Known): Promise<Report> {
-    const ended = run(job, known, this.#options.middleware ?? []);
+    const ended = run(job, known, this.#options);
     const cut = new Promise<Report>((resolve) => {
       job.signal.addEventListener("abort", () => {
         const { why } = job.signal.reason as Stopped;
@@ -268,7 +282,7 @@ export class Worker {
     const backoff = new Backoff();
     const log = this.#options.logger;
     let report = first;
-    while (!job.isLost && !this.#isOver) {
+    while (!job.isLost && !this.#over.signal.aborted) {
       try {
         return await this.#reporter.send(report);
       } catch (error) {
@@ -306,29 +320,40 @@ export class Worker {
     };
   }
 
-  /** Handlers have the grace; then their signals abort, and what is left is given back at no cost. */
-  async #finish(): Promise<void> {
+  /**
+   * Handlers have the grace; then their signals abort, and what is left is given back at no cost. The last claim is seen
+   * through, but a server that does not answer it takes nothing of the grace.
+   */
+  async #finish(claims: Promise<void>): Promise<void> {
     this.stop();
-    await this.#settled(milliseconds(this.#options.grace ?? limits.GRACE_MS / 1000));
+    const end = now() + milliseconds(this.#options.grace ?? limits.GRACE_MS / 1000);
+    await settled([claims], end - now());
+    await settled(this.#running, end - now());
     for (const job of this.#jobs) job.stop(new Stopped("shutdown", "the worker ends"));
-    await this.#settled(limits.ABORT_MS + limits.LAST_REPORTS_MS);
-    this.#isOver = true;
-  }
-
-  /** Waits until no job is left, but not longer. */
-  async #settled(ms: number): Promise<void> {
-    if (!this.#running.size) return;
-    const enough = new AbortController();
-    await Promise.race([Promise.allSettled([...this.#running]), pause(ms, enough.signal)]);
-    enough.abort();
+    await settled(this.#running, limits.ABORT_MS + limits.LAST_REPORTS_MS);
+    this.#over.abort();
   }
 
   /** For tests: runs the handler of a task in this process. */
   async attempt(job: Job): Promise<Report> {
     const known = this.#handlers.get(job.command.toLowerCase());
     if (!known) throw new Error(`${job.command} has no handler`);
-    return run(job, known, this.#options.middleware ?? []);
+    return run(job, known, this.#options);
   }
+}
+
+/** Waits until all of them have ended, however, but not longer. */
+async function settled(all: Iterable<Promise<void>>, ms: number): Promise<void> {
+  const enough = new AbortController();
+  await Promise.race([Promise.allSettled(all), pause(Math.max(0, ms), enough.signal)]);
+  enough.abort();
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
 }
 
 /** The tasks of an answer. One that is not ours, such as the page of a proxy, is no answer. */
@@ -340,11 +365,15 @@ function tasksOf(said: unknown): TaskFields[] {
 }
 
 /** The handler inside of the middleware, and what its end means. */
-async function run(job: Job, known: Known, middleware: Middleware[]): Promise<Report> {
+async function run(job: Job, known: Known, options: WorkerOptions): Promise<Report> {
   try {
-    (job as { payload: unknown }).payload = await payloadOf(job, known.schema);
+    (job as { payload: unknown }).payload = await payloadOf(job, known.schema).catch((error: unknown) => {
+      if (!(error instanceof PayloadError)) throw error;
+      const text = `the payload cannot be read: ${error.message}`;
+      throw options.failUnreadable ? new Fail(text) : new Retry(text);
+    });
     let call = async () => known.handler(job as Job<Anything>);
-    for (const layer of middleware.toReversed()) {
+    for (const layer of options.middleware?.toReversed() ?? []) {
       const next = call;
       call = () => layer(job, next);
     }

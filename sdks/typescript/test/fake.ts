@@ -18,7 +18,7 @@ export class Fake {
   }
 
   client(options: ConstructorParameters<typeof Client>[0] = {}): Client {
-    return new Client({ url: "http://fake", token: "token", fetch: this.#fetch, ...options });
+    return new Client({ url: "http://fake", token: "token", fetch: this.fetch, ...options });
   }
 
   lend(command: string): void {
@@ -40,7 +40,7 @@ export class Fake {
     });
   }
 
-  readonly #fetch: typeof fetch = async (input, init) => {
+  readonly fetch: typeof fetch = async (input, init) => {
     const body = JSON.parse(String(init?.body)) as Body;
     const path = new URL(String(input)).pathname.split("/").at(-1) as string;
     this.#awaited.get(path)?.();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
 import { defineTask, Fail, NotFinished, Retry, TaskFailed, Worker } from "../src/index.js";
-import { InlineQueue } from "../src/testing.js";
+import { InlineQueue, type InlineTask } from "../src/testing.js";
 
 const mail = defineTask("mail", {
   payload: z.object({ to: z.string(), copies: z.number().default(1) }),
@@ -31,11 +31,23 @@ test("result of a handler is the result of its task", async () => {
   assert.equal(done?.artifacts.length, 1);
 });
 
-test("a payload that its schema refuses fails without a retry", async () => {
+const isRefused = (error: unknown) =>
+  error instanceof TaskFailed && /the payload cannot be read: to: .*string/.test(error.message);
+
+test("a payload that its schema refuses is tried again", async () => {
   const [queue, worker] = inline();
   worker.handle(mail, () => undefined);
+  const task = await queue.create("mail", { to: 5 }, { maxAttempts: 2 });
+  await assert.rejects(task.result(), isRefused);
+  const { attempts, failureReason } = queue.failed()[0] as InlineTask;
+  assert.deepEqual([attempts, failureReason], [2, "MAX_ATTEMPTS"]);
+});
+
+test("a payload that its schema refuses fails at once if the worker says so", async () => {
+  const [queue, worker] = inline({ failUnreadable: true });
+  worker.handle(mail, () => undefined);
   const task = await queue.create("mail", { to: 5 });
-  await assert.rejects(task.result(), (error) => error instanceof TaskFailed && /to: .*string/.test(error.message));
+  await assert.rejects(task.result(), isRefused);
   assert.equal(queue.failed()[0]?.attempts, 1);
 });
 

@@ -213,8 +213,8 @@ fn named(text: &str) -> Vec<String> {
         let block = block.replace("\\\n", " ");
         found.extend(block.lines().filter(|line| line.starts_with("codeq ")).map(str::to_owned));
     }
-    // A line break, a placeholder of a format, the page of help itself, and a version are no command lines.
-    let odd = ["\n", "{}", "...", "codeq help", "codeq COMMAND", "codeq 2", "[OPTIONS]"];
+    // A line break, a placeholder, the page of help itself, a version, and the usage that help prints are no command lines.
+    let odd = ["\n", "{}", "...", "codeq help", "codeq COMMAND", "codeq 2", "[OPTIONS]", " <"];
     found.retain(|line| !odd.iter().any(|odd| line.contains(odd)));
     found
 }

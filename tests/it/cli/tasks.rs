@@ -35,6 +35,7 @@ fn what_a_task_needs_is_asked_for() {
     );
     let invalid = cli.fails(&["task", "create", "--event", "x", "--payload", "{"]);
     assert!(invalid.starts_with("[ERROR] invalid payload JSON: "), "{invalid}");
+    assert!(invalid.contains("next: quote it for the shell"), "{invalid}");
 }
 
 #[test]

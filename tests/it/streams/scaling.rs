@@ -5,6 +5,7 @@ use super::{SCOPES, config, server, token};
 use crate::harness::Server;
 use codeq_api::grpc::scaler::external_scaler_client::ExternalScalerClient;
 use codeq_api::grpc::scaler::{GetMetricsRequest, ScaledObjectRef};
+use reqwest::Method;
 use serde_json::json;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -61,6 +62,25 @@ async fn backlog_running_and_age_are_measured_by_command() {
     let (_, whole, age) = value(&mut client, &trigger(&[("command", "render"), ("metric", "age")])).await;
     assert!(age > 0.0 && age < PATIENCE.as_secs_f64() && whole >= 1, "{age}");
     assert_eq!(value(&mut client, &trigger(&[("command", "nothing")])).await.1, 0);
+}
+
+#[tokio::test]
+async fn tasks_that_a_limit_holds_back_want_no_workers() {
+    let server = server();
+    let path = "/v1/codeq/admin/queues/render/policy";
+    let put = server.send(Method::PUT, path, Some("p"), Some(br#"{"concurrency":2}"#.to_vec())).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let mut client = scaler(&server).await;
+    for _ in 0..9 {
+        create(&server, "render").await;
+    }
+    let render = trigger(&[("command", "render")]);
+    for running in 0..3 {
+        assert_eq!(value(&mut client, &render).await.1, 2, "with {running} running");
+        if running < 2 {
+            claim(&server, "render").await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -160,7 +160,19 @@ impl Producer {
     /// The bytes of an artifact that the server keeps.
     pub async fn artifact(&self, id: &str, name: &str) -> Result<Vec<u8>, Error> {
         let path = format!("/tasks/{}/artifacts/{}", segment(id)?, encoded(name));
-        self.shared.http.as_ref().map_err(Clone::clone)?.bytes(&path).await
+        let http = self.shared.http.as_ref().map_err(Clone::clone)?;
+        let (mut backoff, deadline) = (Backoff::default(), Instant::now() + self.shared.give_up_after);
+        loop {
+            let error = match http.bytes(&path).await {
+                Err(error) if error.is_retryable() => error,
+                answer => return answer,
+            };
+            let pause = backoff.next(error.retry_after());
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+        }
     }
 
     /// Calls until there is an answer, for what is safe to repeat.

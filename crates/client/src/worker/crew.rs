@@ -148,16 +148,17 @@ impl JobSet {
                 // After an unknown outcome this may be our own report that got through.
                 Ok(ReportAnswer::Lost(reason)) => return tell_lost(&report, &reason, is_unsure),
                 Err(error @ Error::Refused { status: 403, .. }) => return self.fate.end_mute(error),
-                Err(error @ Error::Refused { .. }) => match explain(&report, &error) {
-                    Some(failure) => report = failure,
-                    None => return tracing::error!(task = report.id, %error, "the report was refused"),
-                },
-                // A refused token may be replaced before the lease is over.
-                Err(error) => {
+                // A refused token may be replaced, a proxy mended before the lease is over.
+                Err(error) if !is_final(&error) => {
                     tracing::debug!(task = report.id, %error, "a report has no answer yet");
                     is_unsure = true;
                     backoff.pause(error.retry_after()).await;
                 }
+                // The server will never take it.
+                Err(error) => match explain(&report, &error) {
+                    Some(failure) => report = failure,
+                    None => return tracing::error!(task = report.id, %error, "the report was refused"),
+                },
             }
         }
     }
@@ -189,6 +190,11 @@ fn tell_lost(report: &Report, reason: &str, is_unsure: bool) {
         true => tracing::debug!(task = id, attempt, reason, "settled earlier, or lost"),
         false => tracing::info!(task = id, attempt, reason, "the report came too late"),
     }
+}
+
+/// Whether sending the same report again is of no use.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Refused { status: 400 | 413 | 422, .. } | Error::Settings(_) | Error::Json(_))
 }
 
 /// What to say instead of a result that the server does not take.

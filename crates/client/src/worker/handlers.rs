@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-type Handler = Box<dyn Fn(Assigned, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
+/// An error says why the payload cannot be read.
+type Handler = Box<dyn Fn(Assigned, Context) -> BoxFuture<'static, Result<Outcome, String>> + Send + Sync>;
 type Layer = Box<dyn Fn(Job<()>, BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// What a worker can do. Commands are compared as the server does, without regard to case.
@@ -23,6 +24,8 @@ pub(crate) struct Handlers {
     commands: Vec<String>,
     /// The first one is outermost.
     layers: Vec<Layer>,
+    /// A payload that cannot be read fails its task for good.
+    fails_unreadable: bool,
 }
 
 impl Handlers {
@@ -36,11 +39,9 @@ impl Handlers {
         let run = move |task: Assigned, context: Context| {
             let handler = handler.clone();
             async move {
-                let payload = match serde_json::from_str(&task.payload) {
-                    Ok(payload) => payload,
-                    Err(error) => return Outcome::fail(format!("the payload cannot be read: {error}")),
-                };
-                handler(Job::new(task, payload, context)).await.into_outcome()
+                let payload = serde_json::from_str(&task.payload);
+                let payload = payload.map_err(|error| format!("the payload cannot be read: {error}"))?;
+                Ok(handler(Job::new(task, payload, context)).await.into_outcome())
             }
             .boxed()
         };
@@ -58,6 +59,10 @@ impl Handlers {
         self.layers.push(Box::new(move |job, next| layer(job, next).boxed()));
     }
 
+    pub fn fail_unreadable(&mut self) {
+        self.fails_unreadable = true;
+    }
+
     pub fn commands(&self) -> Vec<String> {
         self.commands.clone()
     }
@@ -73,7 +78,9 @@ impl Handlers {
         let Some(handler) = self.by_command.get(&task.command.to_ascii_lowercase()) else {
             return std::future::ready(Outcome::refund()).boxed();
         };
-        let mut running = handler(task.clone(), context.clone());
+        let unreadable = if self.fails_unreadable { Outcome::fail } else { Outcome::nack };
+        let running = handler(task.clone(), context.clone());
+        let mut running = running.map(move |end| end.unwrap_or_else(unreadable)).boxed();
         for layer in self.layers.iter().rev() {
             running = layer(Job::new(task.clone(), (), context.clone()), running);
         }

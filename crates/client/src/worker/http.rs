@@ -62,30 +62,33 @@ impl HttpLink {
             worker: info.as_deref(),
             ..ClaimBatchBody::default()
         })?;
+        let asked = Instant::now();
         let answer = self.http.post("/tasks/claim/batch", body, Duration::ZERO).await?;
         if answer.status == 204 {
             return Ok(Vec::new());
         }
         let claimed: ClaimedTasks<'static> = parse(&answer.text)?;
-        Ok(claimed.tasks.into_iter().map(assigned).collect())
+        Ok(claimed.tasks.into_iter().map(|task| assigned(task, asked)).collect())
     }
 
     async fn claim_one(&self, claims: &Claims) -> Result<Vec<Assigned>, Error> {
         let info = claims.identity.json();
+        let wait = longest_wait(claims.crew.lease);
         let body = json(&ClaimBody {
             commands: Some(claims.commands.clone()),
             lease_seconds: Some(claims.lease_seconds),
-            wait_seconds: i64::try_from(limits::CLAIM_WAIT.as_secs()).ok(),
+            wait_seconds: i64::try_from(wait.as_secs()).ok(),
             order: claims.turns.order.clone(),
             weights: claims.turns.weights_in_json(),
             worker: info.as_deref(),
         })?;
-        let answer = self.http.post("/tasks/claim", body, limits::CLAIM_WAIT).await?;
+        let asked = Instant::now();
+        let answer = self.http.post("/tasks/claim", body, wait).await?;
         if answer.status == 204 {
             return Ok(Vec::new());
         }
         let task: Task = parse(&answer.text)?;
-        Ok(vec![assigned(task)])
+        Ok(vec![assigned(task, begun(asked, Instant::now(), wait, claims.crew.lease))])
     }
 
     pub async fn report(&self, report: Report) -> Result<ReportAnswer, Error> {
@@ -169,7 +172,23 @@ fn artifact(one: Artifact) -> ArtifactIn<'static> {
     ArtifactIn { name: Some(one.name), url, content_base64: content, content_type }
 }
 
-fn assigned(task: Task) -> Assigned {
+/// At most half of a lease, so that one counted from before the claim has the other half left.
+fn longest_wait(lease: Duration) -> Duration {
+    let half = Duration::from_secs(lease.as_secs() / 2);
+    half.clamp(Duration::from_secs(1), limits::CLAIM_WAIT)
+}
+
+/// When a lease begins that a waiting claim brought: when it was asked for, because the answer may be long on its way.
+/// Waits are whole seconds, so one of less than two cannot be counted from before all of it.
+fn begun(asked: Instant, answered: Instant, wait: Duration, lease: Duration) -> Instant {
+    let half = lease / 2;
+    match wait <= half {
+        true => asked,
+        false => answered.checked_sub(half).map_or(asked, |latest| asked.max(latest)),
+    }
+}
+
+fn assigned(task: Task, received: Instant) -> Assigned {
     Assigned {
         id: task.id.into_owned(),
         command: task.command.into_owned(),
@@ -183,6 +202,25 @@ fn assigned(task: Task) -> Assigned {
         trace_parent: task.trace_parent.into_owned(),
         trace_state: task.trace_state.into_owned(),
         checkpoint: task.checkpoint.map(|checkpoint| checkpoint.0),
-        received: Instant::now(),
+        received,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_waits_for_at_most_half_a_lease() {
+        for (lease, wait) in [(1, 1), (2, 1), (5, 2), (10, 5), (60, 20), (43_200, 20)] {
+            assert_eq!(longest_wait(Duration::from_secs(lease)), Duration::from_secs(wait), "{lease}");
+        }
+    }
+
+    #[test]
+    fn a_lease_begins_when_it_is_asked_for() {
+        let (asked, second) = (Instant::now(), Duration::from_secs(1));
+        assert_eq!(begun(asked, asked + second, second, 2 * second), asked);
+        assert_eq!(begun(asked, asked + second, second, second), asked + second / 2);
     }
 }

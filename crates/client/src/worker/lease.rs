@@ -57,7 +57,9 @@ impl Lease {
                 );
                 return self.lose();
             }
-            match timeout_at(until, self.beat(link, Said::default())).await {
+            // One that hangs must leave time for another.
+            let patience = sent + (self.length / 3).max(Duration::from_secs(1));
+            match timeout_at(until.min(patience), self.beat(link, Said::default())).await {
                 Ok(Ok(ReportAnswer::Accepted(_))) => next = sent + self.length / 3,
                 Ok(Ok(ReportAnswer::Lost(reason))) => {
                     return tracing::info!(task = self.id, self.attempt, reason, "the lease is lost");

@@ -120,8 +120,8 @@ impl Worker {
     }
 
     /// What to do with tasks of a command. The handler returns an [`Outcome`], or a `Result`: `Ok` completes
-    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and a payload that
-    /// cannot be read as a `T` fails the task for good.
+    /// the task with that result, `Err` is a nack with its text. A panic is a nack, too, and so is a payload that
+    /// cannot be read as a `T`, see [`Worker::fail_unreadable`].
     pub fn handle<T, F, R>(mut self, command: impl AsRef<str>, handler: F) -> Worker
     where
         T: DeserializeOwned + Send + 'static,
@@ -149,6 +149,13 @@ impl Worker {
         R: Future<Output = Outcome> + Send + 'static,
     {
         self.handlers.add_layer(layer);
+        self
+    }
+
+    /// Makes a payload that cannot be read fail its task for good. Unless told it is tried again like any error: a
+    /// worker of the next release may read it.
+    pub fn fail_unreadable(mut self) -> Worker {
+        self.handlers.fail_unreadable();
         self
     }
 

@@ -91,6 +91,12 @@ impl ResultBatches {
             Ok(items) => batch.into_iter().zip(items).for_each(|(one, item)| {
                 let _ = one.answer.send(item);
             }),
+            // One of them is to blame, and must not take the others with it.
+            Err(Error::Refused { status: 400 | 413 | 422, .. }) if batch.len() > 1 => {
+                for one in batch {
+                    Box::pin(self.send_batch(vec![one])).await;
+                }
+            }
             Err(error) => batch.into_iter().for_each(|one| {
                 let _ = one.answer.send(told(error.clone()));
             }),

@@ -5,6 +5,8 @@ use crate::server::{PATIENCE, Server, TOKEN, until};
 use crate::transport::{BOTH, Transport, run};
 use codeq_client::{Connection, Error, Job, NewTask, Producer};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn a_create_whose_answer_was_lost_with_the_server_makes_one_task() {
@@ -63,4 +65,23 @@ async fn workers_and_producers_go_on_by_themselves_after_a_restart() {
         assert_eq!(finished.result.unwrap().get(), r#"{"value":10}"#, "{transport:?}");
         worker.end().await.unwrap();
     }
+}
+
+/// Every other call was repeated, and this one failed at the first connection that broke.
+#[tokio::test]
+async fn a_file_is_read_again_when_the_connection_breaks() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        for breaks in [true, true, false] {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = peer.read(&mut request).await;
+            if !breaks {
+                peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfile").await.unwrap();
+            }
+        }
+    });
+    let file = Producer::http(base, TOKEN).artifact("a", "log.txt").await.unwrap();
+    assert_eq!(file, b"file");
 }

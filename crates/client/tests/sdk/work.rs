@@ -1,7 +1,7 @@
 //! Workers: typed payloads, and every way a job can end.
 
 use crate::server::{PATIENCE, Server};
-use crate::transport::{BOTH, run};
+use crate::transport::{BOTH, Transport, run};
 use codeq_client::{Finished, Job, NewTask, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -99,18 +99,47 @@ async fn a_nacked_task_comes_back_after_its_delay_with_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn a_payload_of_another_type_fails_the_task_with_a_text_that_helps() {
+async fn a_payload_of_another_type_is_tried_again_unless_the_worker_fails_it() {
     let server = Server::start();
     for transport in BOTH {
-        let worker = run(transport.worker(&server).handle("typed", render));
-        let producer = transport.producer(&server);
-        let created = producer.create(NewTask::new("typed", &json!({"video": "x"}))).await.unwrap();
-        let finished = producer.wait_for_result(&created.id, PATIENCE).await.unwrap();
-        let error = finished.error.unwrap();
-        assert!(error.starts_with("the payload cannot be read: invalid type: string \"x\""), "{error}");
-        assert_eq!(finished.task.attempts, 1);
-        worker.end().await.unwrap();
+        for (is_final, most, reason) in [(false, 1, Some("MAX_ATTEMPTS")), (true, 2, None)] {
+            let worker = transport.worker(&server).handle("typed", render);
+            let worker = run(if is_final { worker.fail_unreadable() } else { worker });
+            let producer = transport.producer(&server);
+            let task = NewTask::new("typed", &json!({"video": "x"})).max_attempts(most);
+            let created = producer.create(task).await.unwrap();
+            let finished = producer.wait_for_result(&created.id, PATIENCE).await.unwrap();
+            let error = finished.error.unwrap();
+            assert!(error.starts_with("the payload cannot be read: invalid type: string \"x\""), "{error}");
+            assert_eq!((finished.task.attempts, finished.failure_reason.as_deref()), (1, reason));
+            worker.end().await.unwrap();
+        }
     }
+}
+
+/// One result that the server could not read made the whole batch fail, and with it the tasks of the others.
+#[tokio::test]
+async fn a_result_that_is_never_taken_takes_no_other_with_it() {
+    let server = Server::start();
+    let all_done = Arc::new(tokio::sync::Barrier::new(3));
+    let worker = Transport::Http.worker(&server).handle("deep", move |job: Job<usize>| {
+        let all_done = all_done.clone();
+        async move {
+            all_done.wait().await;
+            let nested = (0..job.payload).fold(json!(1), |inner, _| json!([inner]));
+            Ok::<_, String>(nested)
+        }
+    });
+    let (worker, producer) = (run(worker), Transport::Http.producer(&server));
+    let tasks = [200, 1, 2].map(|depth: usize| NewTask::new("deep", &depth));
+    let mut ended = Vec::new();
+    for created in producer.create_all(tasks).await {
+        ended.push(producer.wait_for_result(&created.unwrap().id, PATIENCE).await.unwrap());
+    }
+    assert_eq!(ended.iter().map(|one| one.is_completed).collect::<Vec<_>>(), [false, true, true]);
+    let error = ended[0].error.as_deref().unwrap_or_default();
+    assert!(error.starts_with("the server did not take the result"), "{error}");
+    worker.end().await.unwrap();
 }
 
 #[tokio::test]
@@ -143,9 +172,9 @@ async fn no_more_jobs_run_than_allowed_and_all_slots_are_used() {
 #[tokio::test]
 async fn a_result_that_the_server_does_not_take_fails_the_task() {
     let server = Server::start();
-    let producer = crate::transport::Transport::Stream.producer(&server);
+    let producer = Transport::Stream.producer(&server);
     let handler = |_: Job<()>| async { Ok::<_, String>("x".repeat(15 * 1024 * 1024)) };
-    let worker = run(crate::transport::Transport::Stream.worker(&server).handle("large", handler));
+    let worker = run(Transport::Stream.worker(&server).handle("large", handler));
     let created = producer.create(NewTask::new("large", &())).await.unwrap();
     let finished = producer.wait_for_result(&created.id, PATIENCE).await.unwrap();
     let error = finished.error.unwrap();

@@ -55,6 +55,8 @@ struct Body {
     code: String,
 }
 
+/// Begins the error of a payload that is no JSON.
+pub const NO_PAYLOAD: &str = "invalid payload JSON";
 /// What every code means, and what to do about it.
 const ERRORS: &str = include_str!("../../../../docs/errors.md");
 /// Bytes of a body that is no refusal of ours, such as the page of a proxy, that somebody at a terminal sees.
@@ -105,6 +107,12 @@ pub fn advice(error: &anyhow::Error) -> Vec<String> {
     if error.downcast_ref::<Unreachable>().is_some() {
         return vec![
             "next: start a server with `codeq dev`, or name yours with --base-url or CODEQ_BASE_URL".into(),
+        ];
+    }
+    if error.to_string() == NO_PAYLOAD {
+        return vec![
+            "next: quote it for the shell, such as --payload '{\"n\":1}', or keep it in a file: --payload @FILE"
+                .into(),
         ];
     }
     let Some(refused) = error.downcast_ref::<Refused>() else { return Vec::new() };

@@ -6,7 +6,7 @@ mod connection;
 mod pages;
 pub mod profile;
 
-pub use advice::{MissingFlag, Refused, advice, words};
+pub use advice::{MissingFlag, NO_PAYLOAD, Refused, advice, words};
 pub use api::{Api, answer, encoded, http_client, path, read, unchecked_client};
 pub use connection::{Connection, ConnectionPage, FLAGS, Settings, page};
 pub use pages::query;

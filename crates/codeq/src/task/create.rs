@@ -1,6 +1,6 @@
 //! `codeq task create`.
 
-use crate::client::{MissingFlag, Settings};
+use crate::client::{MissingFlag, NO_PAYLOAD, Settings};
 use crate::{filter, say, tag};
 use anyhow::Context;
 use codeq_api::task::{CreateBody, Headers, UniqueBody, UniqueUntil};
@@ -120,7 +120,7 @@ impl Create {
         let command = given(&self.command).ok_or(missing("event is required", "--command NAME"))?;
         let payload = given(&self.payload).ok_or(missing("payload is required", "--payload JSON"))?;
         let payload = read_payload(payload)?;
-        let payload: &RawValue = serde_json::from_str(payload.trim()).context("invalid payload JSON")?;
+        let payload: &RawValue = serde_json::from_str(payload.trim()).context(NO_PAYLOAD)?;
         if let Some(priority) = self.priority.filter(|priority| !(0..=HIGHEST_PRIORITY).contains(priority)) {
             let counts = priority.clamp(0, HIGHEST_PRIORITY);
             eprintln!("{} priority {priority} is outside 0 to 9 and counts as {counts}", tag::warn_aside());

@@ -1,4 +1,4 @@
-use super::Refusal;
+use super::{Failure, Refusal};
 
 /// One of each; the match in `code` makes sure that a new one is not forgotten there.
 fn all() -> Vec<Refusal> {
@@ -83,6 +83,7 @@ fn all() -> Vec<Refusal> {
         Refusal::TooManyBatches(1000),
         Refusal::IdempotencyKeyTaken,
         Refusal::IdNotKept,
+        Refusal::Failed(Failure::unavailable("the server is away")),
     ]
 }
 

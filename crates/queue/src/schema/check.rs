@@ -251,9 +251,9 @@ impl<'s, 'v> Check<'s, 'v> {
             }
             Rule::Required(names) => self.required(names, fields),
             Rule::RequiredBy(map) => {
-                let present = |(name, _): &(&Box<str>, &Vec<Box<str>>)| fields.contains_key(&***name);
                 self.spend(map.len())?;
-                map.iter().filter(present).try_for_each(|(_, names)| self.required(names, fields))
+                let mut present = map.iter().filter(|(name, _)| fields.contains_key(&***name));
+                present.try_for_each(|(_, names)| self.required(names, fields))
             }
             Rule::Names(node) => fields.keys().try_for_each(|name| self.name(*node, name)),
             Rule::Properties(properties) => self.properties(properties, fields, looked),

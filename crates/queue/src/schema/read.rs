@@ -338,7 +338,8 @@ fn values(fields: &Fields<'_>, rules: &mut Vec<Rule>) -> Result<(), String> {
 }
 
 fn numbers(fields: &Fields<'_>, rules: &mut Vec<Rule>) -> Result<(), String> {
-    let kinds: [(&str, fn(serde_json::Number) -> NumberRule); 5] = [
+    type Kind = fn(serde_json::Number) -> NumberRule;
+    let kinds: [(&str, Kind); 5] = [
         ("multipleOf", NumberRule::MultipleOf),
         ("minimum", NumberRule::AtLeast),
         ("maximum", NumberRule::AtMost),

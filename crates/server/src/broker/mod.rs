@@ -260,6 +260,14 @@ fn part<T>(checked: impl Iterator<Item = Result<T, Refusal>>) -> (Vec<T>, Vec<Re
     (sound, places)
 }
 
+/// Why an item was not done. Of a batch over several servers some items may fail alone.
+fn not_done(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Failed(failure) => Error::Failed(failure),
+        refusal => Error::Refused(refusal),
+    }
+}
+
 /// Puts the answers of the items that went to the store back into their places.
 fn merge<T>(places: Vec<Result<(), Error>>, answer: Result<Vec<Result<T, Refusal>>, Failure>) -> Items<T> {
     let (mut answered, failure) = match answer {
@@ -269,7 +277,7 @@ fn merge<T>(places: Vec<Result<(), Error>>, answer: Result<Vec<Result<T, Refusal
     let merged = places.into_iter().map(|place| match (place, &failure) {
         (Err(error), _) => Err(error),
         (Ok(()), Some(failure)) => Err(Error::Failed(failure.clone())),
-        (Ok(()), None) => answered.next().expect("the store answers every item").map_err(Error::Refused),
+        (Ok(()), None) => answered.next().expect("the store answers every item").map_err(not_done),
     });
     merged.collect()
 }

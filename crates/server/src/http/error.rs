@@ -203,6 +203,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         | Refusal::InvalidBatch { .. }
         | Refusal::PayloadInvalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
+        Refusal::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::InvalidBody
         | Refusal::InvalidCommand
         | Refusal::InvalidWebhookUrl

@@ -3,7 +3,7 @@
 use codeq_store::kvrocks;
 use codeq_store::local::{Meters, Reading};
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Counter, Histogram, Metric, MetricFamily, MetricType};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ const SYNC: (&str, &str) = ("codeq_store_sync_seconds", "How long each sync of t
 const WAIT: (&str, &str) =
     ("codeq_store_wait_seconds", "How long each group of writes to Kvrocks waited for replicas.");
 const GROUP: (&str, &str) = ("codeq_store_group_size", "Transitions that one commit made durable.");
+const DAMAGE: (&str, &str) =
+    ("codeq_store_damage_total", "Tasks met of which something is damaged on the disk.");
 
 pub struct StoreMetrics {
     meters: Arc<Meters>,
@@ -23,7 +25,7 @@ impl StoreMetrics {
         let describe = |(name, help): (&str, &str)| {
             Desc::new(name.into(), help.into(), Vec::new(), HashMap::new()).expect("names are sound")
         };
-        let descriptions = [SYNC, GROUP, WAIT].map(describe).to_vec();
+        let descriptions = [SYNC, GROUP, WAIT, DAMAGE].map(describe).to_vec();
         StoreMetrics { meters, kvrocks, descriptions }
     }
 }
@@ -34,12 +36,22 @@ impl Collector for StoreMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let waits = family(WAIT, self.kvrocks.waits());
-        vec![family(SYNC, self.meters.sync()), family(GROUP, self.meters.group()), waits]
+        let waits = measured(WAIT, self.kvrocks.waits());
+        let damage = counted(DAMAGE, self.meters.damaged());
+        vec![measured(SYNC, self.meters.sync()), measured(GROUP, self.meters.group()), waits, damage]
     }
 }
 
-fn family((name, help): (&str, &str), reading: Reading) -> MetricFamily {
+fn counted(name: (&str, &str), count: u64) -> MetricFamily {
+    let mut counter = Counter::default();
+    // Exact: nobody counts to 2^52 here.
+    counter.set_value(count as f64);
+    let mut metric = Metric::default();
+    metric.set_counter(counter);
+    family(name, MetricType::COUNTER, metric)
+}
+
+fn measured(name: (&str, &str), reading: Reading) -> MetricFamily {
     let mut histogram = Histogram::default();
     histogram.set_sample_count(reading.count);
     histogram.set_sample_sum(reading.sum);
@@ -52,10 +64,14 @@ fn family((name, help): (&str, &str), reading: Reading) -> MetricFamily {
     histogram.set_bucket(buckets.collect());
     let mut metric = Metric::default();
     metric.set_histogram(histogram);
+    family(name, MetricType::HISTOGRAM, metric)
+}
+
+fn family((name, help): (&str, &str), kind: MetricType, metric: Metric) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.into());
     family.set_help(help.into());
-    family.set_field_type(MetricType::HISTOGRAM);
+    family.set_field_type(kind);
     family.set_metric(vec![metric]);
     family
 }

@@ -78,7 +78,9 @@ pub fn read(text: &str, tenant: Option<&str>, now: Time) -> Vec<Sighting> {
 
 /// One entry for each worker, by name: as it was seen last, with what it holds by any process. At most `most`.
 pub fn merge(all: impl IntoIterator<Item = Sighting>, shown: usize, most: usize) -> Vec<Sighting> {
-    let mut merged: BTreeMap<(Arc<str>, Box<str>, Box<str>), Sighting> = BTreeMap::new();
+    /// Tenant, worker id and subject.
+    type WorkerName = (Arc<str>, Box<str>, Box<str>);
+    let mut merged: BTreeMap<WorkerName, Sighting> = BTreeMap::new();
     for mut seen in all {
         let name = (seen.tenant.clone(), seen.owner.worker_id.clone(), seen.owner.subject.clone());
         if let Some(known) = merged.remove(&name) {

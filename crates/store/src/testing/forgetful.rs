@@ -45,6 +45,8 @@ struct Disk {
     calls: u64,
     full: bool,
     free_bytes: Option<u64>,
+    /// What all files together may hold.
+    room: Option<u64>,
     crashes: u64,
 }
 
@@ -103,6 +105,16 @@ impl ForgetfulDisk {
         self.disk().free_bytes = Some(bytes);
     }
 
+    /// Files that have names may hold this much together; what would go beyond is refused as on a full disk.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.disk().room = bytes;
+    }
+
+    /// What the files that have names hold.
+    pub fn used_bytes(&self) -> u64 {
+        self.disk().used_bytes()
+    }
+
     /// While full, creates fail and so do writes that would grow a file.
     pub fn set_full(&self, full: bool) {
         self.disk().full = full;
@@ -134,6 +146,10 @@ impl Disk {
             }
             _ => Ok(()),
         }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.names.values().map(|inode| self.contents[*inode].bytes().len() as u64).sum()
     }
 
     fn inode(&self, name: &str) -> io::Result<usize> {
@@ -240,7 +256,8 @@ impl Files for ForgetfulDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let disk = self.disk();
-        Ok(if disk.full { 0 } else { disk.free_bytes.unwrap_or(1 << 40) })
+        let left = disk.room.map(|room| room.saturating_sub(disk.used_bytes()));
+        Ok(if disk.full { 0 } else { left.or(disk.free_bytes).unwrap_or(1 << 40) })
     }
 }
 
@@ -273,8 +290,10 @@ impl File for ForgetfulFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut disk = self.disk()?;
         let outcome = disk.call();
-        let grows = offset as usize + bytes.len() > disk.contents[self.inode].bytes().len();
-        if disk.full && grows {
+        let length = disk.contents[self.inode].bytes().len();
+        let growth = (offset as usize + bytes.len()).saturating_sub(length) as u64;
+        let is_beyond = disk.room.is_some_and(|room| disk.used_bytes() + growth > room);
+        if growth > 0 && (disk.full || is_beyond) {
             return Err(Fault::Full.into());
         }
         let reached = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };

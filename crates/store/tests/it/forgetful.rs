@@ -10,6 +10,7 @@ mod faults;
 mod full;
 mod keys;
 mod poison;
+mod rot;
 mod ticks;
 mod workload;
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from .client import Client, Task
 from .context import ContextBase, SyncContext
 from .errors import Refused
 from .options import CreateOptions
+from .outcome import Fail, Retry
 from .payload import PayloadError, decoder
 from .sync import SyncClient, SyncTask
 from .transport import Token, Transport
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from .testing import InlineQueue
     from .threads import DaemonThreads
 
+log = logging.getLogger("codeq")
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -97,6 +100,9 @@ class App:
 
     Without arguments the server is ``CODEQ_URL`` (or ``http://127.0.0.1:8080``) and the token ``CODEQ_TOKEN``
     (or ``dev-token``, which is what ``codeq dev`` takes).
+
+    A payload that is not what the handler's type says is tried again like any error: a worker of the next release may
+    read it. With ``fail_unreadable`` its task fails at once.
     """
 
     def __init__(
@@ -106,11 +112,13 @@ class App:
         *,
         middleware: Iterable[Middleware] = (),
         give_up: Seconds | None = None,
+        fail_unreadable: bool = False,
         http: Callable[[], httpx.AsyncBaseTransport] | None = None,
     ) -> None:
         self.url = url or os.environ.get("CODEQ_URL", "http://127.0.0.1:8080")
         self.token: Token = token or os.environ.get("CODEQ_TOKEN", "dev-token")
         self.middleware: list[Middleware] = list(middleware)
+        self.fail_unreadable = fail_unreadable
         #: By lower-case command, as the server compares them.
         self.handlers: dict[str, TaskDefinition[Any, Any]] = {}
         self._options: dict[str, Any] = {} if give_up is None else {"give_up": give_up}
@@ -162,7 +170,12 @@ class App:
 
     async def call(self, definition: TaskDefinition[Any, Any], ctx: ContextBase, threads: DaemonThreads) -> Any:
         """Runs the handler inside of the middleware."""
-        payload = definition.decode(ctx.task)
+        try:
+            payload = definition.decode(ctx.task)
+        except PayloadError as error:
+            text = f"the payload cannot be read: {error}"
+            log.warning("task %s: %s", ctx.id, text)
+            raise Fail(text) if self.fail_unreadable else Retry(text) from error
         arguments = (payload, ctx) if definition.takes_context else (payload,)
 
         async def handler() -> Any:

@@ -208,9 +208,7 @@ class Client:
         open_items, places = batch, list(range(len(batch)))
         backoff, end = Backoff(), time.monotonic() + self._give_up
         while True:
-            text = '{"tasks":[' + ",".join(open_items) + "]}"
-            answer = await self._call("POST", "/tasks/batch", text=text)
-            created = [self._created(item) for item in answer.body["results"]]
+            created = await self._send_creates(open_items)
             answers = answers or list(created)
             for place, item in zip(places, created, strict=True):
                 answers[place] = item
@@ -221,9 +219,23 @@ class Client:
             open_items = [batch[place] for place in places]
             await asyncio.sleep(pause)
 
-    def _created(self, item: Mapping[str, Any]) -> Task | Refused:
+    async def _send_creates(self, texts: list[str]) -> list[Task | Refused]:
+        text = '{"tasks":[' + ",".join(texts) + "]}"
+        try:
+            answer = await self._call("POST", "/tasks/batch", text=text)
+        except Refused as error:
+            if error.status not in (400, 413):
+                raise
+            if len(texts) == 1:
+                return [error]
+            # One of them spoils the whole body, and must not take the others with it.
+            return [one for text in texts for one in await self._send_creates([text])]
+        return [self._created(item, answer.is_repeat) for item in answer.body["results"]]
+
+    def _created(self, item: Mapping[str, Any], is_repeat: bool) -> Task | Refused:
         if "task" in item:
-            return Task.of(self, item["task"], bool(item.get("replayed")))
+            replayed = bool(item.get("replayed")) and not is_repeat
+            return Task.of(self, item["task"], replayed or bool(item.get("deduplicated")))
         return refusal(0, item)
 
     async def get(self, task_id: str) -> Task:
@@ -237,16 +249,16 @@ class Client:
             left = max(0.0, end - time.monotonic())
             step = min(limits.RESULT_WAIT_SECONDS, int(left) + 1 if left else 0)
             try:
-                answer = await self._result(task_id, step)
+                answer = await self._result(task_id, step, left)
             except ResultNotFound:
                 if time.monotonic() >= end:
                     raise NotFinished(f"task {task_id} has not ended") from None
             else:
                 return Result.of(answer.body["result"])
 
-    async def _result(self, task_id: str, wait: int) -> Answer:
+    async def _result(self, task_id: str, wait: int, left: float) -> Answer:
         path = f"/tasks/{_segment(task_id)}/result"
-        return await self._call("GET", path, query={"waitSeconds": wait}, wait=wait)
+        return await self._call("GET", path, query={"waitSeconds": wait}, wait=wait, give_up=min(left, self._give_up))
 
     async def artifact(self, task_id: str, name: str) -> bytes:
         """The bytes of an artifact that the server keeps."""
@@ -378,7 +390,7 @@ class Client:
     async def _call(self, method: str, path: str, body: Any = None, *, text: str | None = None, **how: Any) -> Answer:
         if text is None and body is not None:
             text = wire.dumps(body)
-        return await self._transport.call(method, f"/v1/codeq{path}", text, give_up=self._give_up, **how)
+        return await self._transport.call(method, f"/v1/codeq{path}", text, **{"give_up": self._give_up, **how})
 
 
 def new_task(command: str, payload: Any, **options: Unpack[CreateOptions]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import wire
+from . import limits, wire
 from .context import Context, ContextBase
 
 
@@ -28,11 +28,18 @@ class Job:
         #: Set, on the worker's loop, when the task is no longer ours.
         self.lost = asyncio.Event()
         self.handler: asyncio.Task[Any] | None = None
+        #: Set, on the worker's loop, when the worker ends without waiting for the handler any longer.
+        self.cut = asyncio.Event()
+        self.is_lost = False
         self._loop = loop
 
-    @property
-    def is_lost(self) -> bool:
-        return self.ctx is not None and self.ctx.stop_reason == "lease lost"
+    def begin(self, ctx: ContextBase, handler: asyncio.Task[Any]) -> None:
+        """The handler runs from now on."""
+        self.ctx, self.handler = ctx, handler
+        # Of a lease that was lost a moment before, nobody told it.
+        if self.is_lost:
+            ctx.stop("lease lost")
+            handler.cancel()
 
     def extended(self, sent: float) -> None:
         """A heartbeat sent at that time got through."""
@@ -43,6 +50,7 @@ class Job:
 
     def lose(self) -> None:
         """From any thread: the lease is over, or the task is somebody else's."""
+        self.is_lost = True
         self._stop("lease lost")
         self._loop.call_soon_threadsafe(self.lost.set)
 
@@ -53,7 +61,9 @@ class Job:
             self._stop("cancelled")
 
     def shut_down(self) -> None:
+        """On the worker's loop: the handler has a moment to end, and then nobody waits for it."""
         self._stop("shutdown")
+        self._loop.call_later(limits.CANCEL_SECONDS, self.cut.set)
 
     def _stop(self, reason: str) -> None:
         if self.ctx is not None:

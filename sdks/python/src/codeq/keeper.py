@@ -95,7 +95,9 @@ class Keeper:
                 if job not in self._jobs:
                     return
                 sent = time.monotonic()
-                answer = await self._transport.once("POST", _path(job), _body(job, {}))
+                # One that hangs must leave time for another.
+                timeout = min(limits.REQUEST_SECONDS, max(1.0, job.lease / 3))
+                answer = await self._transport.once("POST", _path(job), _body(job, {}), timeout=timeout)
                 self._kept(job, sent, answer.body)
         except Absent as absent:
             job.next_beat = time.monotonic() + min(self._tick, absent.retry_after or self._tick)

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import sysconfig
 import threading
 import time
 import uuid
@@ -221,8 +222,10 @@ class InlineQueue(Client):
 
 
 def find_binary() -> str:
-    """The server: ``CODEQ_BIN``, or ``codeq`` on the PATH, where the package ``codeq-cli`` puts it."""
-    found = os.environ.get("CODEQ_BIN") or shutil.which("codeq")
+    """The server: ``CODEQ_BIN``, the package ``codeq-cli`` beside this Python, or ``codeq`` on the PATH."""
+    # A virtual environment need not be activated, and then its scripts are not on the PATH.
+    beside = shutil.which("codeq", path=sysconfig.get_path("scripts"))
+    found = os.environ.get("CODEQ_BIN") or beside or shutil.which("codeq")
     if not found:
         raise CodeqError("no codeq binary: pip install codeq-cli, or set CODEQ_BIN")
     return found

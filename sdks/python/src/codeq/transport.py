@@ -123,13 +123,17 @@ class Transport:
         wait: float = 0.0,
         headers: dict[str, str] | None = None,
         raw: bool = False,
+        timeout: float = limits.REQUEST_SECONDS,
     ) -> Answer:
-        """One request, and a second one with a new token if the first was refused for its token."""
+        """One request, and a second one with a new token if the first was refused for its token.
+
+        An answer comes within ``wait`` and ``timeout``, or there is none.
+        """
         token = await self._current_token()
-        response = await self._send(method, path, body, query, wait, headers, token)
+        response = await self._send(method, path, body, query, wait + timeout, headers, token)
         if response.status_code == 401 and not isinstance(self._source, str):
             token = await self._current_token(refused=token)
-            response = await self._send(method, path, body, query, wait, headers, token)
+            response = await self._send(method, path, body, query, wait + timeout, headers, token)
         return _answer(response, raw, self._is_worker)
 
     async def _send(
@@ -138,13 +142,12 @@ class Transport:
         path: str,
         body: str | None,
         query: dict[str, Any] | None,
-        wait: float,
+        timeout: float,
         headers: dict[str, str] | None,
         token: str,
     ) -> httpx.Response:
         sent = {**(headers or {}), "Authorization": f"Bearer {token}"}
         content = None if body is None else body.encode()
-        timeout = wait + limits.REQUEST_SECONDS
         try:
             return await self._http.request(method, path, content=content, params=query, headers=sent, timeout=timeout)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
@@ -173,6 +176,8 @@ def _answer(response: httpx.Response, raw: bool, is_worker: bool) -> Answer:
     status = response.status_code
     if status < 300:
         body = response.content if raw else _json(response)
+        if body is None and response.content.strip() not in (b"", b"null"):
+            raise Absent("an answer that is not JSON")
         return Answer(status, body, response.headers)
     refused = refusal(status, _json(response), response.headers.get("x-request-id"))
     if status in _COME_BACK or (is_worker and status >= 500):

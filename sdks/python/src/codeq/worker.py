@@ -21,7 +21,6 @@ from .errors import CodeqError, Refused
 from .job import Job
 from .keeper import GONE, Keeper
 from .outcome import Fail, Report, Retry
-from .payload import PayloadError
 from .reporter import Reporter, instead, is_final
 from .threads import DaemonThreads
 from .transport import Absent
@@ -108,8 +107,7 @@ class Worker:
             claims = asyncio.create_task(self._claim_until_stop())
             await self._stop.wait()
             self._keeper.set(self._claims_stop)
-            await claims
-            await self._finish()
+            await self._finish(claims)
         finally:
             await asyncio.wrap_future(self._keeper.run(self._claims.close()))
             self._keeper.stop()
@@ -165,8 +163,9 @@ class Worker:
         if answer.status != 204:
             tasks = answer.body.get("tasks") if isinstance(answer.body, dict) else None
             return self._kept(tasks, sent)
-        body = wire.dumps({**self._claim_body, "waitSeconds": limits.CLAIM_WAIT_SECONDS})
-        wait = limits.CLAIM_WAIT_SECONDS
+        # At most half of a lease, so that one counted from here has the other half left.
+        wait, sent = max(1, min(limits.CLAIM_WAIT_SECONDS, int(self._lease / 2))), time.monotonic()
+        body = wire.dumps({**self._claim_body, "waitSeconds": wait})
         poll = asyncio.ensure_future(self._claims.once("POST", "/v1/codeq/tasks/claim", body, wait=wait))
         stop = asyncio.ensure_future(self._claims_stop.wait())
         await asyncio.wait({poll, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -177,8 +176,9 @@ class Worker:
                 await poll
             return []
         answer = poll.result()
-        # Nothing was lent while the claim waited, and it may have waited longer than a lease.
-        return [] if answer.status == 204 else self._kept([answer.body], time.monotonic())
+        # Waits are whole seconds: a lease of less than two cannot be counted from before all of it.
+        lent = sent if wait <= self._lease / 2 else max(sent, time.monotonic() - self._lease / 2)
+        return [] if answer.status == 204 else self._kept([answer.body], lent)
 
     def _kept(self, tasks: Any, lent: float) -> list[Job]:
         """Jobs of the tasks of an answer. One that is not ours, such as the page of a proxy, is no answer."""
@@ -234,11 +234,15 @@ class Worker:
         self._slot.set()
 
     async def _run_handler(self, job: Job, definition: TaskDefinition[Any, Any]) -> Report:
-        ctx = job.ctx = self._context(job, definition)
+        ctx = self._context(job, definition)
         job.started = time.monotonic()
-        job.handler = asyncio.ensure_future(self._app.call(definition, ctx, self._threads))
-        report = await handled(job.id, job.attempt, ctx, job.handler)
-        return outcome.given_back(job.id, job.attempt) if ctx.stop_reason == "shutdown" else report
+        handler = asyncio.create_task(self._app.call(definition, ctx, self._threads))
+        job.begin(ctx, handler)
+        ended = asyncio.create_task(handled(job.id, job.attempt, ctx, handler))
+        await _first(ended, job.cut.wait())
+        if not ended.done() or ctx.stop_reason == "shutdown":
+            return outcome.given_back(job.id, job.attempt)
+        return ended.result()
 
     def _context(self, job: Job, definition: TaskDefinition[Any, Any]) -> ContextBase:
         received = job.lease_until - job.lease
@@ -296,10 +300,16 @@ class Worker:
         log.info("stopping: %d tasks in hand", len(self._jobs))
         self.stop()
 
-    async def _finish(self) -> None:
-        """Handlers have the grace; then they are cancelled, and what is left is given back at no cost."""
+    async def _finish(self, claims: asyncio.Task[None]) -> None:
+        """Handlers have the grace; then they are cancelled, and what is left is given back at no cost.
+
+        The last claim is seen through, but a server that does not answer it takes nothing of the grace.
+        """
+        end = time.monotonic() + self._grace
+        await asyncio.wait({claims}, timeout=self._grace)
+        claims.cancel()
         if self._running:
-            await asyncio.wait(self._running, timeout=self._grace)
+            await asyncio.wait(self._running, timeout=max(0.0, end - time.monotonic()))
         for job in list(self._jobs):
             job.shut_down()
         if self._running:
@@ -316,8 +326,6 @@ async def handled(task_id: str, attempt: int, ctx: ContextBase, handler: asyncio
         return outcome.completed(task_id, attempt, value, ctx.artifacts)
     except Fail as fail:
         return outcome.failed(task_id, attempt, str(fail) or "failed", ctx.artifacts)
-    except PayloadError as error:
-        return outcome.failed(task_id, attempt, f"the payload cannot be read: {error}")
     except Retry as retry:
         return outcome.retried(task_id, attempt, retry)
     except asyncio.CancelledError as error:

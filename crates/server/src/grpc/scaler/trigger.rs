@@ -9,7 +9,8 @@ const COMMANDS_MAX: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScaleMetric {
-    /// Ready and running tasks. Running ones count, because their workers are still needed.
+    /// Ready and running tasks. Running ones count, because their workers are still needed; ready ones that a limit
+    /// holds back do not, because more workers would not get them.
     Backlog,
     /// Seconds since the oldest ready task was created.
     Age,
@@ -29,7 +30,7 @@ pub struct Trigger {
 /// What there is to do in one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueLoad {
-    /// Tasks that a worker would get: none of a paused queue.
+    /// Tasks that workers would get at once: none of a paused queue, and no more than its limits allow.
     pub ready: u64,
     pub running: u64,
     /// When the oldest of the ready tasks was created.
@@ -38,8 +39,11 @@ pub struct QueueLoad {
 
 impl From<&QueueStats> for QueueLoad {
     fn from(queue: &QueueStats) -> QueueLoad {
+        let limit = queue.policy.as_ref().and_then(|stored| stored.policy.concurrency);
+        let free = limit.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(queue.in_progress));
+        let allowed = queue.ready_total().saturating_sub(queue.limited).min(free);
         QueueLoad {
-            ready: if queue.is_paused { 0 } else { queue.ready_total() },
+            ready: if queue.is_paused { 0 } else { allowed },
             running: queue.in_progress,
             oldest_ready: queue.oldest_ready.filter(|_| !queue.is_paused),
         }

@@ -23,6 +23,16 @@ struct Search {
     failure: Option<Failure>,
 }
 
+impl Search {
+    /// Fails if a task was not found and somewhere it may be nobody answered.
+    fn complete(self, ids: &[TaskId]) -> Result<Search, Failure> {
+        match self.failure {
+            Some(failure) if ids.iter().any(|id| !self.found.contains_key(id)) => Err(failure),
+            _ => Ok(self),
+        }
+    }
+}
+
 /// Ids asked for in one command.
 const TOGETHER: usize = 500;
 
@@ -30,12 +40,12 @@ impl StoreContext {
     /// The records of tasks and the shards they are on. Asks where each is likely to be, then everywhere else. Fails
     /// if a task was not found and somewhere it may be nobody answered.
     pub async fn find(&self, ids: &[TaskId]) -> Result<HashMap<TaskId, (usize, Task)>, Failure> {
-        Ok(self.search(ids).await?.found)
+        Ok(self.search(ids).await.complete(ids)?.found)
     }
 
     /// The same, with what is kept beside the records.
     pub async fn find_whole(&self, ids: &[TaskId]) -> Result<HashMap<TaskId, (usize, Task)>, Failure> {
-        let Search { mut found, notes, .. } = self.search(ids).await?;
+        let Search { mut found, notes, .. } = self.search(ids).await.complete(ids)?;
         for (id, notes) in notes {
             let Some((shard, task)) = found.get_mut(&id) else { continue };
             let at = &self.shards[*shard];
@@ -50,7 +60,7 @@ impl StoreContext {
         Ok(found)
     }
 
-    async fn search(&self, ids: &[TaskId]) -> Result<Search, Failure> {
+    async fn search(&self, ids: &[TaskId]) -> Search {
         let likely = |id: &TaskId| match self.memory.recall(*id) {
             Some(known) => Some(self.keyspace_of(known.shard)),
             None if self.sharding.spread => Some(self.keyspace_of(self.spread_index(spread_of(*id)))),
@@ -63,10 +73,7 @@ impl StoreContext {
         if !left.is_empty() {
             self.ask(&mut search, |id, keyspace| guesses.get(id) != Some(&keyspace), &left).await;
         }
-        match search.failure {
-            Some(failure) if ids.iter().any(|id| !search.found.contains_key(id)) => Err(failure),
-            _ => Ok(search),
-        }
+        search
     }
 
     /// Asks each keyspace for those ids that may be there.
@@ -141,18 +148,26 @@ impl StoreContext {
 
     /// As remembered, else as found. `None` if there is no such task.
     pub async fn known(&self, ids: &[TaskId]) -> Result<Vec<Option<Arc<Known>>>, Failure> {
-        let mut known: Vec<Option<Arc<Known>>> = ids.iter().map(|id| self.memory.recall(*id)).collect();
+        self.known_each(ids).await.into_iter().collect()
+    }
+
+    /// The same of each by itself: it fails if the task was not found and somewhere it may be nobody answered.
+    pub async fn known_each(&self, ids: &[TaskId]) -> Vec<Result<Option<Arc<Known>>, Failure>> {
+        let mut known: Vec<_> = ids.iter().map(|id| Ok(self.memory.recall(*id))).collect();
+        let is_missing = |known: &Result<Option<Arc<Known>>, Failure>| matches!(known, Ok(None));
         let missing: Vec<TaskId> =
-            ids.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(id, _)| *id).collect();
+            ids.iter().zip(&known).filter(|(_, known)| is_missing(known)).map(|(id, _)| *id).collect();
         if missing.is_empty() {
-            return Ok(known);
+            return known;
         }
-        let found = self.find(&missing).await?;
-        for (id, known) in ids.iter().zip(&mut known) {
-            if let (None, Some((shard, task))) = (&known, found.get(id)) {
-                *known = Some(Arc::new(Known::of(task, *shard)));
-            }
+        let Search { found, failure, .. } = self.search(&missing).await;
+        for (id, known) in ids.iter().zip(&mut known).filter(|(_, known)| is_missing(known)) {
+            *known = match (found.get(id), &failure) {
+                (Some((shard, task)), _) => Ok(Some(Arc::new(Known::of(task, *shard)))),
+                (None, Some(failure)) => Err(failure.clone()),
+                (None, None) => Ok(None),
+            };
         }
-        Ok(known)
+        known
     }
 }

@@ -6,5 +6,6 @@ pub(in crate::kvrocks) mod found;
 pub(in crate::kvrocks) mod known;
 pub(in crate::kvrocks) mod layout;
 pub(in crate::kvrocks) mod notes;
+pub(in crate::kvrocks) mod offset;
 pub(in crate::kvrocks) mod shard;
 pub(in crate::kvrocks) mod spread;

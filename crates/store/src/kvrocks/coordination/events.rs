@@ -3,7 +3,8 @@
 use crate::kvrocks::context::known::Memory;
 use crate::kvrocks::coordination::presence::Presence;
 use crate::kvrocks::coordination::signal::Publisher;
-use crate::kvrocks::coordination::waiting::{WaitingClaims, Watchers};
+use crate::kvrocks::coordination::waiting::WaitingClaims;
+use crate::kvrocks::coordination::watchers::Watchers;
 use crate::kvrocks::format::record::Stored;
 use codeq_queue::event::What;
 use codeq_queue::{AttemptOutcome, Event, Observer, Owner, QueueKey, State, Task, TaskId, Time};
@@ -29,7 +30,9 @@ impl EventSink {
             match (&event.what, event.task) {
                 (What::Ended { .. }, Some(id)) => {
                     self.watchers.tell(id);
-                    self.publisher.ended(id);
+                    if self.presence.is_awaited() {
+                        self.publisher.ended(id);
+                    }
                 }
                 (What::Ended { .. } | What::Claimed { .. } | What::Paused | What::Progress { .. }, _) => {}
                 _ => {

@@ -1,15 +1,26 @@
-//! Who listens to events, among all processes.
+//! Who listens to events, among all processes, and who has callers that wait for results.
 //!
 //! Events are sent only while another process listens. Whoever does says so on the channel
 //! (`l <database>-<process>`), again and again; it holds for [`LISTENS`]. Whoever has just begun to hear asks
 //! (`w <database>-<process>`), and is answered the same way. So nobody is polled, and nobody listening costs
-//! nothing. Channels are the same in every database of a server: who listens in another is nobody to us.
+//! nothing. With the ends of tasks it is the same: whoever has callers that wait for some says so
+//! (`v <database>-<process>`). Channels are the same in every database of a server: who listens in another is nobody to us.
 
 use codeq_queue::shared::{Hearer, LISTENS, NoticeHearer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// Until when somebody wants to hear something, in milliseconds since a start: another process, and this one.
+#[derive(Default)]
+struct Audience {
+    others_until: AtomicU64,
+    ours_until: AtomicU64,
+}
+
+/// How long before it is over an announcement of callers who wait is repeated.
+const REPEATED_BEFORE: Duration = Duration::from_secs(15);
 
 pub struct Presence {
     /// What the name of every process over our database begins with.
@@ -17,9 +28,8 @@ pub struct Presence {
     /// Tells this process from the others.
     name: String,
     start: Instant,
-    /// Milliseconds since `start` until which another process listens, and this one.
-    others_until: AtomicU64,
-    ours_until: AtomicU64,
+    events: Audience,
+    ends: Audience,
     hearer: OnceLock<Hearer>,
     notices: OnceLock<NoticeHearer>,
     /// Told when this process begins to hear the others.
@@ -33,46 +43,75 @@ impl Presence {
             name: format!("{mark}{:016x}", rand::random::<u64>()),
             mark,
             start: Instant::now(),
-            others_until: AtomicU64::new(0),
-            ours_until: AtomicU64::new(0),
+            events: Audience::default(),
+            ends: Audience::default(),
             hearer: OnceLock::new(),
             notices: OnceLock::new(),
             hears: Notify::new(),
         }
     }
 
-    fn after(&self, wait: std::time::Duration) -> u64 {
+    fn after(&self, wait: Duration) -> u64 {
         u64::try_from((self.start.elapsed() + wait).as_millis()).unwrap_or(u64::MAX)
     }
 
     fn is_before(&self, until: &AtomicU64) -> bool {
-        self.after(std::time::Duration::ZERO) < until.load(Ordering::Relaxed)
+        self.after(Duration::ZERO) < until.load(Ordering::Relaxed)
     }
 
     /// This process listens from now on; what to say about it.
     pub fn announcement(&self) -> String {
-        self.ours_until.store(self.after(LISTENS), Ordering::Relaxed);
+        self.events.ours_until.store(self.after(LISTENS), Ordering::Relaxed);
         format!("l {}", self.name)
+    }
+
+    /// This process has a caller who waits for a result: what to say about it, if it is time to, and whether it was
+    /// forgotten by now.
+    pub fn awaiting(&self) -> Option<(String, bool)> {
+        let until = self.ends.ours_until.load(Ordering::Relaxed);
+        if self.after(REPEATED_BEFORE) < until {
+            return None;
+        }
+        let is_first = !self.is_before(&self.ends.ours_until);
+        self.ends.ours_until.store(self.after(LISTENS), Ordering::Relaxed);
+        Some((format!("v {}", self.name), is_first))
     }
 
     pub fn question(&self) -> String {
         format!("w {}", self.name)
     }
 
-    /// Somebody asks: what to say if this process listens.
-    pub fn answer(&self) -> Option<String> {
-        self.is_before(&self.ours_until).then(|| format!("l {}", self.name))
+    /// Somebody asks: what to say if this process listens, or has callers who wait.
+    pub fn answers(&self) -> impl Iterator<Item = String> {
+        let said = |audience: &Audience, word| {
+            self.is_before(&audience.ours_until).then(|| format!("{word} {}", self.name))
+        };
+        said(&self.events, 'l').into_iter().chain(said(&self.ends, 'v'))
     }
 
     /// A process has said that it listens.
     pub fn heard_of(&self, process: &str) {
+        self.note(&self.events, process);
+    }
+
+    /// A process has said that it has callers who wait for results.
+    pub fn heard_of_callers(&self, process: &str) {
+        self.note(&self.ends, process);
+    }
+
+    fn note(&self, audience: &Audience, process: &str) {
         if process != self.name && process.starts_with(&self.mark) {
-            self.others_until.store(self.after(LISTENS), Ordering::Relaxed);
+            audience.others_until.store(self.after(LISTENS), Ordering::Relaxed);
         }
     }
 
     pub fn is_heard(&self) -> bool {
-        self.is_before(&self.others_until)
+        self.is_before(&self.events.others_until)
+    }
+
+    /// Whether another process has callers who wait for the ends of tasks.
+    pub fn is_awaited(&self) -> bool {
+        self.is_before(&self.ends.others_until)
     }
 
     pub fn hear(&self, hearer: Hearer) {
@@ -115,13 +154,25 @@ mod tests {
     #[test]
     fn a_process_is_not_its_own_audience() {
         let (one, two) = (Presence::new(3), Presence::new(3));
-        assert_eq!(one.answer(), None, "it has not said that it listens");
+        assert_eq!(one.answers().count(), 0, "it has not said that it listens");
         let said = one.announcement();
-        assert_eq!(one.answer(), Some(said.clone()));
+        assert_eq!(one.answers().collect::<Vec<_>>(), std::slice::from_ref(&said));
         for presence in [&one, &two] {
             presence.heard_of(said.strip_prefix("l ").unwrap());
         }
         assert_eq!((one.is_heard(), two.is_heard()), (false, true));
+    }
+
+    #[test]
+    fn callers_who_wait_are_told_of_once_in_a_while() {
+        let (one, two) = (Presence::new(3), Presence::new(3));
+        let (said, is_first) = one.awaiting().unwrap();
+        assert!(is_first && one.awaiting().is_none());
+        for presence in [&one, &two] {
+            presence.heard_of_callers(said.strip_prefix("v ").unwrap());
+        }
+        assert_eq!((one.is_awaited(), two.is_awaited(), two.is_heard()), (false, true, false));
+        assert_eq!(one.answers().collect::<Vec<_>>(), [said]);
     }
 
     /// A server of several databases has one channel: a dashboard over one of them made the processes of all

@@ -1,11 +1,13 @@
 //! What processes tell each other over the channel `codeq:ev`: that a queue has work (`r`), that a task has
-//! ended (`d`), that tasks have moved to another shard (`m`), events (`e`), notices (`c`), and who listens to events (see
+//! ended (`d`), that tasks have moved to another shard (`m`), events (`e`), notices (`c`), and who listens to events or waits
+//! for ends (see
 //! [`crate::kvrocks::coordination::presence`]). Lossy by design: every waiter
 //! also looks again by itself once a second.
 
 use crate::kvrocks::coordination::events::EventSink;
 use crate::kvrocks::format::keys::queue_text;
 use crate::kvrocks::redis::connection::{Command, Connection, Target, listen};
+use crate::kvrocks::redis::gate::Gate;
 use codeq_queue::{Failure, QueueKey, TaskId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,7 +94,7 @@ impl Publisher {
         self.say(format!("d {id}"));
     }
 
-    fn say(&self, message: String) {
+    pub fn say(&self, message: String) {
         let _ = self.messages.try_send(message);
     }
 
@@ -122,9 +124,14 @@ impl Publisher {
 }
 
 /// Listens until the store is closed.
-pub async fn hear(target: Target, channel: String, teller: Arc<EventSink>) {
+pub async fn hear(target: Target, channel: String, teller: Arc<EventSink>, gate: Arc<Gate>) {
     loop {
-        let reason = listen(&target, &channel, |message| heard(message, &teller)).await;
+        let times_away = gate.times_away();
+        let reason = tokio::select! {
+            reason = listen(&target, &channel, |message| heard(message, &teller)) => reason,
+            // A server that was cut off does not hang up.
+            reason = gate.shuts(times_away) => reason,
+        };
         tracing::debug!(err = reason, "not listening to other processes");
         tokio::time::sleep(PAUSE).await;
     }
@@ -154,11 +161,8 @@ fn heard(message: &[u8], teller: &EventSink) {
         }
         Some(("c", notice)) => teller.presence.tell_notice(notice),
         Some(("l", process)) => teller.presence.heard_of(process),
-        Some(("w", _)) => {
-            if let Some(answer) = teller.presence.answer() {
-                teller.publisher.say(answer);
-            }
-        }
+        Some(("v", process)) => teller.presence.heard_of_callers(process),
+        Some(("w", _)) => teller.presence.answers().for_each(|answer| teller.publisher.say(answer)),
         Some(_) => {}
         None => {
             // From here on everything is heard; before it anything may have been said.

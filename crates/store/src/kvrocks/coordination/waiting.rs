@@ -1,17 +1,22 @@
-//! Those who wait: claims for work, producers for results.
+//! Those who wait for work.
 //!
 //! Waiting claims stand in one line in the order of their arrival. A task of its own serves the line: when a
 //! queue has got work, one script lends to as many of those who want it as there are tasks, in their order. Once a
 //! second, and at the end of a wait, one read per server tells for which of the others there may be something.
+//! Those who want the same are served one after the other, and nobody waits for those who want something else: it may be on
+//! a server that does not answer.
 
+use crate::kvrocks::coordination::line::{Line, Waiter, Wish};
 use codeq_queue::store::{Claim, Wait};
-use codeq_queue::{Commands, Failure, QueueKey, Task, TaskId, Time};
-use futures_util::future::{BoxFuture, join_all};
-use hashbrown::{HashMap, HashSet};
-use std::collections::BTreeMap;
+use codeq_queue::{Failure, QueueKey, Task, Time};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use hashbrown::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 /// Everyone looks again after this long, whatever was heard.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -19,50 +24,42 @@ pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const FIRST_SERVED: usize = 16;
 const THEN_SERVED: usize = 128;
 
-type Answer = oneshot::Sender<Result<Vec<Task>, Failure>>;
+/// How long what was begun together is waited for. Who takes longer goes on beside the rest.
+const ROUND: Duration = Duration::from_millis(10);
 
-struct Waiter {
-    claim: Claim,
-    answer: Answer,
-    /// Has not been tried yet.
-    is_new: bool,
-    /// Its time is up; it is looked after once more.
-    is_last: bool,
+/// What came to its end.
+enum Step {
+    Served(Wish),
+    /// There may be something for the first, and there is nothing for the others.
+    Looked(Vec<Wish>, Vec<Wish>),
 }
 
-/// Those who want the same.
-struct Wish {
-    tenant: Arc<str>,
-    commands: Option<Arc<[Arc<str>]>>,
-    places: Vec<u64>,
-    /// Somebody is new, or something was heard.
-    is_new: bool,
-    is_rung: bool,
-    is_last: bool,
-}
-
+/// What is going on.
 #[derive(Default)]
-struct Line {
-    next: u64,
-    waiters: BTreeMap<u64, Waiter>,
-    rung: HashSet<QueueKey>,
-    /// When queues may have something that only time holds back.
-    openings: HashMap<QueueKey, Time>,
-    is_all_rung: bool,
-    /// A second has passed.
-    is_look_due: bool,
-    is_closed: bool,
+struct Steps<'a> {
+    going: FuturesUnordered<BoxFuture<'a, (u64, Step)>>,
+    round: u64,
+    /// How many of this round go on.
+    open: usize,
 }
 
-impl Line {
-    fn ring_opened(&mut self, now: Time) {
-        let Line { openings, rung, .. } = self;
-        openings.retain(|queue, at| {
-            if *at <= now {
-                rung.insert(queue.clone());
-            }
-            *at > now
-        });
+impl<'a> Steps<'a> {
+    fn begin_round(&mut self) {
+        self.round += 1;
+        self.open = 0;
+    }
+
+    fn begin(&mut self, step: impl Future<Output = Step> + Send + 'a) {
+        let round = self.round;
+        self.open += 1;
+        self.going.push(Box::pin(async move { (round, step.await) }));
+    }
+
+    /// `None` if nothing goes on.
+    async fn next(&mut self) -> Option<Step> {
+        let (round, step) = self.going.next().await?;
+        self.open -= usize::from(round == self.round);
+        Some(step)
     }
 }
 
@@ -101,7 +98,7 @@ impl WaitingClaims {
             }
             let at = line.next;
             line.next += 1;
-            line.waiters.insert(at, Waiter { claim, answer, is_new: true, is_last: false });
+            line.waiters.insert(at, Waiter::new(claim, answer));
         }
         self.bell.notify_one();
         waiting
@@ -145,46 +142,74 @@ impl WaitingClaims {
 
     /// Serves the line until it is closed.
     pub async fn serve(&self, counter: Arc<dyn ClaimSource>) {
-        let mut looked = tokio::time::Instant::now();
+        let counter = counter.as_ref();
+        let mut looked = Instant::now();
+        let mut steps = Steps::default();
         loop {
-            let pause = self.pause(counter.as_ref());
-            let _ = tokio::time::timeout(pause, self.bell.notified()).await;
+            let pause = self.pause(counter, looked.elapsed());
+            if self.line().called.is_empty() {
+                let ended = tokio::select! {
+                    _ = tokio::time::timeout(pause, self.bell.notified()) => None,
+                    Some(step) = steps.next() => Some(step),
+                };
+                if let Some(step) = ended {
+                    self.end(counter, &mut steps, step);
+                    continue;
+                }
+            }
             if self.line().is_closed {
+                // What is lent meanwhile is given back.
+                while steps.next().await.is_some() {}
                 return;
             }
             if looked.elapsed() >= LOOK_AGAIN {
                 self.line().is_look_due = true;
-                looked = tokio::time::Instant::now();
+                looked = Instant::now();
             }
             self.mark_last(counter.now());
             self.line().ring_opened(counter.now());
-            let (called, idle) = self.wishes();
-            let looked_for = self.serve_idle(counter.as_ref(), idle);
-            let served = join_all(called.iter().map(|wish| self.serve_wish(counter.as_ref(), wish)));
-            tokio::join!(looked_for, served);
-            self.dismiss();
+            let (called, idle) = self.line().wishes();
+            steps.begin_round();
+            if !idle.is_empty() {
+                steps.begin(self.look(counter, idle));
+            }
+            called.into_iter().for_each(|wish| steps.begin(self.serve_wish(counter, wish)));
+            let over = Instant::now() + ROUND;
+            while steps.open > 0
+                && let Ok(Some(step)) = tokio::time::timeout_at(over, steps.next()).await
+            {
+                self.end(counter, &mut steps, step);
+            }
         }
     }
 
-    /// Serves those of whom nothing was heard, if there may be something for them all the same.
-    async fn serve_idle(&self, counter: &dyn ClaimSource, idle: Vec<Wish>) {
-        let named = |wish: &Wish| {
-            let commands = wish.commands.clone().unwrap_or_default();
-            let tenant = wish.tenant.clone();
-            commands.iter().map(|command| QueueKey::new(&tenant, command)).collect::<Vec<_>>()
-        };
-        let queues: HashSet<QueueKey> = idle.iter().flat_map(named).collect();
+    /// Lets those go who were looked after for the last time, and serves those for whom there may be something.
+    fn end<'a>(&'a self, counter: &'a dyn ClaimSource, steps: &mut Steps<'a>, step: Step) {
+        match step {
+            Step::Served(wish) => self.line().end_serving(wish),
+            Step::Looked(found, rest) => {
+                let found = self.line().end_looking(found, &rest);
+                found.into_iter().for_each(|wish| steps.begin(self.serve_wish(counter, wish)));
+            }
+        }
+    }
+
+    /// Looks for those of whom nothing was heard whether there may be something for them all the same.
+    async fn look(&self, counter: &dyn ClaimSource, idle: Vec<Wish>) -> Step {
+        let queues: HashSet<QueueKey> = idle.iter().flat_map(|wish| wish.want.queues()).collect();
         let found: HashSet<QueueKey> = match queues.is_empty() {
             true => HashSet::new(),
             false => counter.glance(queues.into_iter().collect()).await.into_iter().collect(),
         };
-        let is_worth_it =
-            |wish: &&Wish| wish.commands.is_none() || named(wish).iter().any(|queue| found.contains(queue));
-        join_all(idle.iter().filter(is_worth_it).map(|wish| self.serve_wish(counter, wish))).await;
+        let is_worth_it = |wish: &Wish| {
+            wish.want.commands.is_none() || wish.want.queues().any(|queue| found.contains(&queue))
+        };
+        let (found, rest) = idle.into_iter().partition(is_worth_it);
+        Step::Looked(found, rest)
     }
 
-    /// Until the next instant at which someone gives up, or has to look again.
-    fn pause(&self, counter: &dyn ClaimSource) -> Duration {
+    /// Until the next instant at which someone gives up, or has to look again; that was done so long ago.
+    fn pause(&self, counter: &dyn ClaimSource, looked: Duration) -> Duration {
         let line = self.line();
         if line.waiters.is_empty() {
             return Duration::from_secs(3600);
@@ -194,11 +219,12 @@ impl WaitingClaims {
         }
         let now = counter.now();
         let ends = line.waiters.values().filter_map(|waiter| match waiter.claim.wait {
-            Wait::Until(end) => Some(end.since(now)),
+            Wait::Until(end) if !waiter.is_last => Some(end.since(now)),
             _ => None,
         });
         let openings = line.openings.values().map(|at| at.since(now));
-        ends.chain(openings).min().unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
+        let look = LOOK_AGAIN.saturating_sub(looked);
+        ends.chain(openings).min().unwrap_or(look).min(look)
     }
 
     /// Whoever's time is up is looked after once more: something may have fallen due meanwhile.
@@ -209,60 +235,18 @@ impl WaitingClaims {
         }
     }
 
-    /// Lets those go who were looked after for the last time, or have gone already.
-    fn dismiss(&self) {
-        let mut line = self.line();
-        let is_over = |waiter: &Waiter| waiter.answer.is_closed() || waiter.is_last;
-        let over: Vec<u64> = line.waiters.iter().filter(|(_, w)| is_over(w)).map(|(at, _)| *at).collect();
-        for at in over {
-            if let Some(waiter) = line.waiters.remove(&at) {
-                let _ = waiter.answer.send(Ok(Vec::new()));
-            }
-        }
-    }
-
-    /// Those who are to be served: those who want the same together, in the order of the first. Whoever is new
-    /// stands behind all who want the same, so they are served before him. Then those whom nothing calls, if it is
-    /// time to look after them.
-    fn wishes(&self) -> (Vec<Wish>, Vec<Wish>) {
-        let mut line = self.line();
-        let (rung, is_all_rung) = (std::mem::take(&mut line.rung), std::mem::take(&mut line.is_all_rung));
-        let is_look_due = std::mem::take(&mut line.is_look_due);
-        let mut known = HashMap::new();
-        let mut wishes: Vec<Wish> = Vec::new();
-        for (at, waiter) in &mut line.waiters {
-            let commands = match &waiter.claim.commands {
-                Commands::Any => None,
-                Commands::These(commands) => Some(Arc::<[Arc<str>]>::from(commands.to_vec())),
-            };
-            let tenant = waiter.claim.tenant.clone();
-            let place = *known.entry((tenant.clone(), commands.clone())).or_insert_with(|| {
-                let places = Vec::new();
-                wishes.push(Wish { tenant, commands, places, is_new: false, is_rung: false, is_last: false });
-                wishes.len() - 1
-            });
-            let wish = &mut wishes[place];
-            wish.is_new |= std::mem::take(&mut waiter.is_new);
-            wish.is_rung |= is_all_rung || rung.iter().any(|queue| wants(&waiter.claim, queue));
-            wish.is_last |= waiter.is_last;
-            wish.places.push(*at);
-        }
-        let (called, idle): (Vec<Wish>, Vec<Wish>) =
-            wishes.into_iter().partition(|wish| wish.is_new || wish.is_rung);
-        (called, idle.into_iter().filter(|wish| is_look_due || wish.is_last).collect())
-    }
-
     /// Serves them in their order until one comes away empty.
-    async fn serve_wish(&self, counter: &dyn ClaimSource, wish: &Wish) {
+    async fn serve_wish(&self, counter: &dyn ClaimSource, wish: Wish) -> Step {
         // Where nothing was heard there is mostly nothing: one empty answer speaks for all.
         let (mut most, mut places) = (if wish.is_rung { FIRST_SERVED } else { 1 }, wish.places.as_slice());
         while !places.is_empty() {
             let (part, rest) = places.split_at(places.len().min(most));
             if !self.serve_some(counter, part).await {
-                return;
+                break;
             }
             (places, most) = (rest, (most * 8).min(THEN_SERVED));
         }
+        Step::Served(wish)
     }
 
     /// False if there was nothing for the last of them.
@@ -311,60 +295,6 @@ impl WaitingClaims {
     }
 }
 
-fn wants(claim: &Claim, queue: &QueueKey) -> bool {
-    claim.tenant == queue.tenant
-        && match &claim.commands {
-            Commands::Any => true,
-            Commands::These(commands) => commands.contains(&queue.command),
-        }
-}
-
-/// Those who wait for the end of a task.
-#[derive(Default)]
-pub struct Watchers {
-    tasks: Mutex<HashMap<TaskId, Arc<Notify>>>,
-}
-
-/// Forgets the task when the last who watches it goes, also if he is dropped while he waits.
-pub struct Watch {
-    watchers: Arc<Watchers>,
-    id: TaskId,
-    told: Arc<Notify>,
-}
-
-impl Watch {
-    pub fn told(&self) -> &Notify {
-        &self.told
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut tasks = self.watchers.tasks.lock().expect("no one panics holding the watchers");
-        // One count is the map's, one is ours.
-        if Arc::strong_count(&self.told) <= 2 {
-            tasks.remove(&self.id);
-        }
-    }
-}
-
-impl Watchers {
-    pub fn watch(self: Arc<Self>, id: TaskId) -> Watch {
-        let mut tasks = self.tasks.lock().expect("no one panics holding the watchers");
-        let told = tasks.entry(id).or_default().clone();
-        drop(tasks);
-        Watch { watchers: self, id, told }
-    }
-
-    pub fn tell(&self, id: TaskId) {
-        let tasks = self.tasks.lock().expect("no one panics holding the watchers");
-        if let Some(notify) = tasks.get(&id) {
-            notify.notify_waiters();
-        }
-    }
-
-    pub fn tell_all(&self) {
-        let tasks = self.tasks.lock().expect("no one panics holding the watchers");
-        tasks.values().for_each(|notify| notify.notify_waiters());
-    }
-}
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

@@ -125,6 +125,15 @@ fn is_sharded(tenant: &str) -> bool {
         .is_some_and(|(_, shard)| (1..=64).contains(&shard.len()) && shard.bytes().all(legal))
 }
 
+/// What stands behind the name of a queue in a member of `codeq:queues`: that of its shard, or nothing.
+pub fn suffix_of(member: &str) -> &str {
+    let tenant = member.split_once(':').map_or("", |(_, rest)| rest);
+    match tenant.rfind(":s:").filter(|_| is_sharded(tenant)) {
+        Some(at) => &tenant[at..],
+        None => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +159,11 @@ mod tests {
         assert_eq!(main.parse_queue(&main.queue_name(&queue)), Some(queue.clone()));
         assert_eq!(video.parse_queue(&video.queue_name(&queue)), Some(queue.clone()));
         assert_eq!(main.parse_queue(&video.queue_name(&queue)), None);
+        assert_eq!(suffix_of(&video.queue_name(&queue)), video.suffix());
+        assert_eq!(
+            (suffix_of(&main.queue_name(&queue)), suffix_of("a:s:video"), suffix_of("a")),
+            ("", "", "")
+        );
         assert_eq!(video.parse_queue(&main.queue_name(&queue)), None);
     }
 }

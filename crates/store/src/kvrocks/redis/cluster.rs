@@ -4,10 +4,16 @@
 use crate::kvrocks::redis::connection::{Command, Reply, Target, ask_once};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use std::time::Duration;
+use tokio::time::Instant;
 
 pub const SLOTS: u16 = 16_384;
 
-/// The address of the master of a slot, as the first seed that answers knows it.
+/// How long the others are waited for when a seed has answered.
+const OTHERS: Duration = Duration::from_millis(50);
+
+/// The address of the master of a slot, as most of the seeds that answer know it: one that was cut off from the others may
+/// still believe to be the master.
 pub async fn locate(target: &Target, slot: u16) -> Result<String, String> {
     let command = Command::new("CLUSTER").arg("SLOTS");
     let seeds: Vec<&str> = target.backend.address.split(',').map(str::trim).collect();
@@ -22,14 +28,31 @@ pub async fn locate(target: &Target, slot: u16) -> Result<String, String> {
         })
     };
     let mut asked: FuturesUnordered<_> = seeds.into_iter().map(ask).collect();
-    let mut reasons = Vec::new();
-    while let Some(answer) = asked.next().await {
-        match answer {
-            Ok(address) => return Ok(address),
-            Err(reason) => reasons.push(reason),
+    let (mut reasons, mut told) = (Vec::new(), Vec::<(usize, String)>::new());
+    let mut until = None;
+    loop {
+        let next = match until {
+            None => asked.next().await,
+            Some(until) => tokio::time::timeout_at(until, asked.next()).await.unwrap_or(None),
+        };
+        match next {
+            None => break,
+            Some(Err(reason)) => reasons.push(reason),
+            Some(Ok(address)) => {
+                until = until.or(Some(Instant::now() + OTHERS));
+                match told.iter_mut().find(|(_, known)| *known == address) {
+                    Some((count, _)) => *count += 1,
+                    None => told.push((1, address)),
+                }
+            }
         }
     }
-    Err(reasons.join("; "))
+    most_named(told).ok_or_else(|| reasons.join("; "))
+}
+
+/// Of those that are named as often the one that was named first.
+fn most_named(told: Vec<(usize, String)>) -> Option<String> {
+    told.into_iter().rev().max_by_key(|(count, _)| *count).map(|(_, address)| address)
 }
 
 /// Each row is (first slot, last slot, (host, port, ..) of the master, ..).
@@ -71,6 +94,16 @@ mod tests {
     fn slots_are_those_of_the_cluster_specification() {
         assert_eq!(slot_of("123456789"), 0x31c3);
         assert_eq!(slot_of("foo"), 12_182);
+    }
+
+    #[test]
+    fn what_most_seeds_say_counts() {
+        let told = |told: &[(usize, &str)]| {
+            most_named(told.iter().map(|(count, address)| (*count, (*address).to_owned())).collect())
+        };
+        assert_eq!(told(&[(1, "old"), (2, "new")]), Some("new".into()), "one that was cut off");
+        assert_eq!(told(&[(1, "first"), (1, "second")]), Some("first".into()));
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

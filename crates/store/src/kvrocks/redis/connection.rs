@@ -75,8 +75,13 @@ pub struct Target {
 
 impl Target {
     /// Whether somebody else tells who is master: a cluster, or Sentinel.
-    fn is_followed(&self) -> bool {
+    pub fn is_followed(&self) -> bool {
         self.slot.is_some() || self.backend.sentinel.is_some()
+    }
+
+    /// Whether it leads to what we store. Others may be anything.
+    fn wants_master(&self) -> bool {
+        self.is_followed() || self.expected.is_some()
     }
 }
 
@@ -155,12 +160,12 @@ impl Connection {
             return Err(ExchangeError::Unsent(reason));
         }
         let exchange = self.begin();
-        let mut line = self.line(exchange.0).await?;
+        let (mut line, made) = self.line(exchange.0).await?;
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let sent = tokio::select! {
             biased;
             sent = send(&mut line, commands, departed) => sent,
-            reason = self.gate.shuts() => Err(ExchangeError::Lost(reason)),
+            reason = self.gate.shuts(made) => Err(ExchangeError::Lost(reason)),
         };
         match sent {
             Ok(replies) => Ok((replies, Held(line))),
@@ -180,18 +185,20 @@ impl Connection {
         }
     }
 
-    async fn line(&self, wire: &PooledLink) -> Result<MultiplexedConnection, ExchangeError> {
+    /// And how often the server had been away when it was made.
+    async fn line(&self, wire: &PooledLink) -> Result<(MultiplexedConnection, u64), ExchangeError> {
         let mut line = wire.line.lock().await;
         let times_away = self.gate.times_away();
         if let Line::Up(connection, made) = &*line
             && *made == times_away
         {
-            return Ok(connection.clone());
+            return Ok((connection.clone(), *made));
         }
         match dial(&self.target).await {
-            Ok((connection, _)) => {
-                *line = Line::Up(connection.clone(), times_away);
-                Ok(connection)
+            Ok((connection, address)) => {
+                let made = times_away + u64::from(self.gate.reached(&self.target, &address));
+                *line = Line::Up(connection.clone(), made);
+                Ok((connection, made))
             }
             Err(reason) => {
                 self.gate.shut(&self.target, &reason);
@@ -200,6 +207,9 @@ impl Connection {
         }
     }
 }
+
+/// What is said of a server that nothing can be written to.
+pub const REPLICA: &str = "the server is a replica";
 
 /// A connection of its own that only asks whether the server is there, and how it is.
 pub struct Probe {
@@ -268,13 +278,13 @@ async fn greet(
     // A server that wants a password hangs up without a word on the first thing that is long.
     match line.send_packed_command(&redis::cmd("PING")).await.map(reply).map_err(at_address)? {
         Reply::Error(text) => return Err(format!("{address}: {text}")),
-        _ if !target.is_followed() => return Ok(()),
+        _ if !target.wants_master() => return Ok(()),
         _ => {}
     }
-    // Who is master was told by somebody else, a moment ago.
+    // Whoever was master a moment ago may be a replica now.
     match line.send_packed_command(&redis::cmd("ROLE")).await.map(reply).map_err(at_address)? {
         Reply::List(role) if role.first() != Some(&Reply::Text(b"master".to_vec())) => {
-            Err(format!("{address}: the server is a replica"))
+            Err(format!("{address}: {REPLICA}"))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::kvrocks::format::keys::Keys;
-use crate::kvrocks::redis::connection::{Command, Connection, Reply, Target, ask_once};
+use crate::kvrocks::redis::connection::{Command, Connection, REPLICA, Reply, Target, ask_once};
 use crate::kvrocks::redis::reply::{count, list, string};
 use crate::kvrocks::redis::writer::is_passing;
 use crate::kvrocks::store::options::{Backend, KvrocksOptions};
@@ -31,7 +31,7 @@ pub async fn check(connection: &Connection, keys: &Keys) -> Result<(), String> {
     let (role, tried) = (replies.next().unwrap_or(Reply::Nil), replies.next().unwrap_or(Reply::Nil));
     match list(role).first() {
         Some(Reply::Text(role)) if role == b"slave" => {
-            return Err(format!("{address}: the server is a replica"));
+            return Err(format!("{address}: {REPLICA}"));
         }
         _ => {}
     }
@@ -104,23 +104,31 @@ async fn look(
     clock: &dyn Clock,
 ) -> Result<Inspection, String> {
     let address = crate::kvrocks::redis::master::locate(target).await?;
-    let coverage = Command::new("CONFIG").arg("GET").arg("cluster-require-full-coverage");
     let sent = clock.now().millis();
-    let replies = connection.exchange(&[Command::new("TIME"), Command::new("ROLE"), coverage]).await;
+    let replies = connection.exchange(&[Command::new("TIME"), Command::new("ROLE")]).await;
     let replies = replies.map_err(|trouble| trouble.text().to_owned())?;
     let half = (clock.now().millis() - sent) / 2;
     let time: Vec<u64> = list(replies[0].clone()).iter().map(count).collect();
     let server = i64::try_from(time.first().copied().unwrap_or(0)).unwrap_or(0) * 1000
         + i64::try_from(time.get(1).copied().unwrap_or(0)).unwrap_or(0) / 1000;
     let replicas = list(list(replies[1].clone()).get(2).cloned().unwrap_or(Reply::Nil)).len();
-    let coverage = list(replies[2].clone()).get(1).cloned().map(string);
     Ok(Inspection {
         address,
         replicas: u64::try_from(replicas).unwrap_or(0),
         clock_ms: server - sent - half,
-        needs_full_coverage: target.slot.is_some() && coverage.as_deref() == Some("yes"),
+        needs_full_coverage: needs_full_coverage(connection).await,
         deployment: crate::kvrocks::context::layout::deployment_of(target, keys).await,
     })
+}
+
+/// Whether a master of a cluster refuses when another one is away. Kvrocks knows no such setting.
+pub async fn needs_full_coverage(connection: &Connection) -> bool {
+    if connection.target().slot.is_none() {
+        return false;
+    }
+    let ask = Command::new("CONFIG").arg("GET").arg("cluster-require-full-coverage");
+    let told = connection.exchange(&[ask]).await.ok().and_then(|mut replies| replies.pop());
+    told.and_then(|told| list(told).get(1).cloned().map(string)).as_deref() == Some("yes")
 }
 
 /// The processor time that a server has used so far.

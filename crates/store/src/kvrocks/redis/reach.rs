@@ -4,7 +4,7 @@
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::connection::{Connection, Target};
 use crate::kvrocks::redis::gate::Gate;
-use crate::kvrocks::redis::inspect::check;
+use crate::kvrocks::redis::inspect::{check, needs_full_coverage};
 use crate::kvrocks::redis::script::Names;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
@@ -27,7 +27,16 @@ pub struct Reached {
 
 /// In the order of the servers. Each is told by the first of its shards.
 pub async fn reach_all(servers: Vec<(String, Target, Keys)>) -> Vec<Reached> {
-    stream::iter(servers.into_iter().map(reach)).buffered(REACHED_TOGETHER).collect().await
+    let reached: Vec<Reached> =
+        stream::iter(servers.into_iter().map(reach)).buffered(REACHED_TOGETHER).collect().await;
+    if let Some(first) = reached.iter().find(|reached| reached.scripts.is_ok())
+        && needs_full_coverage(&first.lines.1).await
+    {
+        tracing::warn!(
+            "with cluster-require-full-coverage yes every server of the cluster refuses while one is away; set it to no"
+        );
+    }
+    reached
 }
 
 async fn reach((name, target, keys): (String, Target, Keys)) -> Reached {

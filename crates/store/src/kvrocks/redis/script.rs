@@ -1,8 +1,9 @@
 //! The scripts, one per operation, and their names in the server.
 
 use crate::kvrocks::redis::connection::{Command, Connection, ExchangeError, Reply};
+use crate::kvrocks::redis::reply::{int, list};
 use codeq_queue::audit::Note;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Around every script: the record of an operator's deed, whose key comes last, is stored if the deed was done; what is
 /// left for a carrier is told at the end of the reply.
@@ -123,14 +124,25 @@ impl Call {
 #[derive(Clone, Debug)]
 pub struct Names(Vec<Vec<u8>>);
 
+/// Once any server has told them.
+static NAMES: OnceLock<Names> = OnceLock::new();
+
 impl Names {
     /// Names of nothing: a server answers that it does not know them, and is told the scripts then.
     pub fn unknown() -> Names {
         Names(Script::ALL.iter().map(|_| vec![b'0'; 40]).collect())
     }
 
-    /// Loads every script; they stay loaded until the server forgets them.
+    /// Loads every script; they stay loaded until the server forgets them. Their names are the same everywhere, so a server is
+    /// only told what it does not know: in a cluster many connections lead to the same one.
     pub async fn load(connection: &Connection) -> Result<Names, ExchangeError> {
+        if let Some(names) = NAMES.get() {
+            let ask = Command::new("SCRIPT").arg("EXISTS").args(names.0.iter().cloned());
+            let known = connection.exchange(&[ask]).await?.pop().map(list).unwrap_or_default();
+            if known.len() == names.0.len() && known.iter().all(|known| int(known) == 1) {
+                return Ok(names.clone());
+            }
+        }
         let loads: Vec<Command> =
             Script::ALL.iter().map(|(_, source)| Command::new("SCRIPT").arg("LOAD").arg(*source)).collect();
         let replies = connection.exchange(&loads).await?;
@@ -138,7 +150,9 @@ impl Names {
             Reply::Text(name) => Ok(name),
             other => Err(ExchangeError::Unsent(format!("SCRIPT LOAD: {other:?}"))),
         });
-        Ok(Names(names.collect::<Result<_, _>>()?))
+        let names = Names(names.collect::<Result<_, _>>()?);
+        let _ = NAMES.set(names.clone());
+        Ok(names)
     }
 
     pub fn command(&self, call: &Call) -> Command {

@@ -404,7 +404,7 @@ impl Drop for Departure<'_> {
 enum Executed {
     /// The replies, and the answer to WAIT if one was sent.
     Done(Vec<Reply>, Option<(Held, Reply)>),
-    /// Nothing was executed, because the slot lives elsewhere now, or the server is no master.
+    /// Nothing was executed, because the slot lives elsewhere now, or the server is no master that serves.
     Moved(String),
 }
 
@@ -415,10 +415,16 @@ fn unexecuted(mut replies: impl Iterator<Item = Reply>) -> Result<Executed, Fail
         _ => None,
     });
     let text = refused.unwrap_or_else(|| "EXEC was not executed".into());
-    match ["MOVED", "ASK", "READONLY", "LOADING", "TRYAGAIN"].iter().any(|code| text.starts_with(code)) {
+    match is_elsewhere(&text) || ["ASK", "TRYAGAIN"].iter().any(|code| text.starts_with(code)) {
         true => Ok(Executed::Moved(text)),
         false => Err(Failure::unavailable(text)),
     }
+}
+
+/// The server does not serve, and maybe another one does.
+pub fn is_elsewhere(text: &str) -> bool {
+    const ELSEWHERE: [&str; 5] = ["MOVED", "READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN"];
+    ELSEWHERE.iter().any(|code| text.starts_with(code))
 }
 
 /// The server has forgotten a script, or is another one.
@@ -454,10 +460,22 @@ fn size(operation: &Operation) -> (usize, usize) {
     (operation.calls.len(), operation.calls.iter().map(Call::bytes).sum())
 }
 
-/// Why a call was surely not executed and is worth another try.
+/// Why a call was surely not executed and is worth another try. A script that a replica runs cannot write, and says so as
+/// data.
 fn unexecuted_reason(reply: &Reply) -> Option<&str> {
-    let Reply::Error(text) = reply else { return None };
-    ["NOSCRIPT", "READONLY", "LOADING", "MOVED"].iter().any(|code| text.contains(code)).then_some(text)
+    match reply {
+        Reply::Error(text) => {
+            let is_one = ["NOSCRIPT", "READONLY", "LOADING", "MOVED"].iter().any(|code| text.contains(code));
+            is_one.then_some(text.as_str())
+        }
+        Reply::List(said) => match said.as_slice() {
+            [Reply::Text(word), _, Reply::Text(why)] if word == b"REFUSED" => {
+                std::str::from_utf8(why).ok().filter(|why| why.contains("READONLY"))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Replies are data; an error among them means that a script could not begin.

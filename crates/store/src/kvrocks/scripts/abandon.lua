@@ -1,6 +1,8 @@
 -- Gives a task back at once; with a refund the attempt does not count. One that was to stop ends. After guard.lua.
 -- ARGV[8..]: refund '1' or '', result, retention score, delivery id or '', delivery, sequence number,
---            checkpoint or '', what `endings` reads
+--            checkpoint or '', what `endings` reads (4), when it was lent in ms or ''
+-- Another lease than the one that is given back: a server that was promoted may have lent the task anew.
+if ARGV[19] ~= '' and tonumber(ARGV[19]) ~= h.claimedAtMs then return { 'LEASE_LOST' } end
 if h.cancel then return stopped(15, ARGV[14]) end
 local told, steps, pushed = summary_read(h), {}, nil
 local is_dead = ARGV[8] ~= '1' and h.attempts - h.refunds >= (h.maxAttempts or 0)

@@ -6,6 +6,7 @@
 -- ARGV: now ms, stamp, limit, first sequence number, 'store' or 'caller' (who ends leases), backoff ranges, seed,
 --       dead retention score, callbacks '1' or '', callback stamp, delivery id prefix, failed retention score
 local DUE_ARGS = 12
+local LOOK_AGAIN = 2000
 local now, stamp, limit, seq = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local by = endings(now, stamp, 9)
 
@@ -133,7 +134,8 @@ local function repair_running(q, id, h)
   local alive = lives_until(id, h)
   if not alive then return expire(q, id, h) end
   if h.cancel and h.cancel.by < alive then alive = h.cancel.by end
-  redis.call('ZADD', q.leases, int(alive), id)
+  -- A lease that outlives its instant is looked at again soon: a clock of the server that was set back is set right again.
+  redis.call('ZADD', q.leases, int(math.min(alive, now + LOOK_AGAIN)), id)
 end
 
 local function repair(q, due)

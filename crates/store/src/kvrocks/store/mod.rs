@@ -140,7 +140,7 @@ impl StoreContext {
     /// reads and heartbeats go on.
     fn troubles(&self) -> BTreeMap<usize, String> {
         let mut troubles = self.trouble.lock().expect("no one panics holding the reason").clone();
-        troubles.retain(|_, reason| !reason.contains("replica"));
+        troubles.retain(|_, reason| !reason.contains("replicat"));
         for (keyspace, shards) in self.keyspaces.iter().enumerate() {
             match self.shards[shards[0]].server.gate.away() {
                 Some(reason) => drop(troubles.insert(keyspace, reason)),

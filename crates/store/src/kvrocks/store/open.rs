@@ -9,7 +9,8 @@ use crate::kvrocks::context::spread;
 use crate::kvrocks::coordination::events::EventSink;
 use crate::kvrocks::coordination::presence::Presence;
 use crate::kvrocks::coordination::signal::{Publisher, hear};
-use crate::kvrocks::coordination::waiting::{ClaimSource, WaitingClaims, Watchers};
+use crate::kvrocks::coordination::waiting::{ClaimSource, WaitingClaims};
+use crate::kvrocks::coordination::watchers::Watchers;
 use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::redis::cluster::slot_of;
 use crate::kvrocks::redis::connection::Target;
@@ -63,7 +64,8 @@ pub async fn open(options: KvrocksOptions) -> Result<Arc<KvrocksStore>, String> 
     keeper.note_layout().await;
     keeper.look_for_former_places().await;
     let (claims, serving) = (teller.claims.clone(), keeper.clone());
-    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone()));
+    let gate = keeper.home().server.gate.clone();
+    let listening = tokio::spawn(hear(home.target().clone(), channel, teller.clone(), gate));
     // What happens from here on is heard, unless the server is too slow to say so.
     let _ = tokio::time::timeout(HEARS, teller.presence.hears.notified()).await;
     tokio::spawn(async move { claims.serve(serving as Arc<dyn ClaimSource>).await });

@@ -11,3 +11,4 @@ pub(in crate::kvrocks) mod shares;
 pub(in crate::kvrocks) mod sweep;
 pub(in crate::kvrocks) mod ticking;
 pub(in crate::kvrocks) mod waits;
+pub(in crate::kvrocks) mod walking;

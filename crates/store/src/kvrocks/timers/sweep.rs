@@ -1,22 +1,24 @@
 //! What time does: delays that are over, leases that have ended, ticks of schedules, retention.
 //!
 //! A claim acts on the queues it looks at. For the others one process at a time sweeps a keyspace: it asks
-//! `codeq:timers` for queues whose bound has passed, and acts on those. When it takes over, and every ten minutes,
-//! it walks through all queues and puts in order what other writers left. Overlapping sweeps are harmless: every
-//! step is a script that looks before it acts.
+//! `codeq:timers` for queues whose bound has passed, and acts on those. Beside that it walks through all queues (see
+//! [`crate::kvrocks::timers::walking`]). Overlapping sweeps are harmless: every step is a script that looks before it acts.
 
 use crate::kvrocks::context::known::Known;
+use crate::kvrocks::format::keys::suffix_of;
 use crate::kvrocks::redis::connection::{Command, Reply};
-use crate::kvrocks::redis::reply::{Answered, int, list, string, strings};
+use crate::kvrocks::redis::reply::{Answered, int, string, strings};
 use crate::kvrocks::redis::script::{Call, Script};
 use crate::kvrocks::store::StoreContext;
 use crate::kvrocks::verbs::acted::Acted;
 use crate::kvrocks::verbs::create::seconds;
 use codeq_queue::{Failure, QueueKey, TaskId, Time, limits};
 use futures_util::future::{join_all, try_join_all};
+use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// Due tasks that a sweep makes ready in one script when there are very many: a script holds up everyone else
 /// on the server.
@@ -27,10 +29,6 @@ const RESTS: u32 = 2;
 const DUE_TOGETHER: usize = 500;
 /// Ids whose retention is looked at together.
 const REMOVED_TOGETHER: usize = 200;
-/// Queues that are walked through at once.
-const WALKED_TOGETHER: usize = 64;
-/// Between two walks through all queues of a keyspace.
-const WALK_INTERVAL: Duration = Duration::from_secs(600);
 /// Between two looks at the clocks of the servers.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long nobody else sweeps after the last sign of whoever does, at least.
@@ -83,8 +81,11 @@ impl StoreContext {
 
     /// Names of an index by the shards that they belong to; those of shards that nobody has configured are left.
     pub fn placed_queues(&self, shards: &[usize], names: Vec<String>) -> Vec<(usize, QueueKey)> {
+        let by_suffix: HashMap<&str, usize> =
+            shards.iter().rev().map(|shard| (self.shards[*shard].keys.suffix(), *shard)).collect();
         let place = |name: String| {
-            shards.iter().find_map(|shard| Some((*shard, self.shards[*shard].keys.parse_queue(&name)?)))
+            let shard = *by_suffix.get(suffix_of(&name))?;
+            Some((shard, self.shards[shard].keys.parse_queue(&name)?))
         };
         names.into_iter().filter_map(place).collect()
     }
@@ -187,80 +188,14 @@ impl StoreContext {
         self.shards[shard].writer.run(vec![call], settle).await
     }
 
-    /// Walks through all queues of a keyspace: writes bounds that are missing, finds a place for running tasks
-    /// without a lease entry or a lease key, which only foreign writers or a lost key leave, and forgets queues
-    /// that hold nothing.
-    pub async fn walk(&self, shards: &[usize], now: Time) -> Result<(), Failure> {
-        let at = &self.shards[shards[0]];
-        let members = strings(at.read_one(Command::new("SMEMBERS").arg(at.keys.of("queues"))).await?);
-        for part in self.placed_queues(shards, members).chunks(WALKED_TOGETHER) {
-            try_join_all(part.iter().map(|(shard, queue)| self.walk_queue(*shard, queue, now))).await?;
-        }
-        Ok(())
-    }
-
-    async fn walk_queue(&self, shard: usize, queue: &QueueKey, now: Time) -> Result<(), Failure> {
-        let at = &self.shards[shard];
-        let names = at.keys.queue(queue);
-        let mut cursor = "0".to_owned();
-        loop {
-            let scan = Command::new("SSCAN").arg(names[10].as_str()).args([
-                cursor.as_str(),
-                "COUNT",
-                &self.inspect_limit.to_string(),
-            ]);
-            let mut answer = list(at.read_one(scan).await?).into_iter();
-            cursor = string(answer.next().unwrap_or(Reply::Nil));
-            let ids = strings(answer.next().unwrap_or(Reply::Nil));
-            let stray = self.stray(shard, &names[11], &ids).await?;
-            let calls: Vec<Call> = stray.iter().map(|id| self.adopt_call(shard, queue, id, now)).collect();
-            if !calls.is_empty() {
-                at.writer.run(calls, |_| Ok(((), Vec::new()))).await?;
-            }
-            if cursor == "0" {
-                break;
-            }
-        }
-        let walk = self.due_args(Call::new(Script::Walk, at.keys.with_queue(queue)), now);
-        let walk = walk.arg(&*queue.tenant).number(self.inspect_limit);
-        let is_former = shard != self.current_shard(queue);
-        let drop = Call::new(Script::QueueDrop, at.keys.with_queue(queue)).arg(&*queue.tenant);
-        let drop = drop.arg(if is_former { "1" } else { "" });
-        at.writer.run(vec![walk, drop], |_| Ok(((), Vec::new()))).await?;
-        self.arrange_if_left(shard, queue).await
-    }
-
-    /// Of the ids in the set of running tasks, those without a lease entry or without a lease key.
-    async fn stray(&self, shard: usize, leases: &str, ids: &[String]) -> Result<Vec<String>, Failure> {
-        let at = &self.shards[shard];
-        let looks: Vec<Command> = ids
-            .iter()
-            .flat_map(|id| {
-                let key = format!("{}{id}", at.keys.lease_prefix());
-                [Command::new("ZSCORE").arg(leases).arg(id.as_str()), Command::new("EXISTS").arg(key)]
-            })
-            .collect();
-        let found = at.read(&looks).await?;
-        let is_stray = |pair: &[Reply]| pair[0] == Reply::Nil || int(&pair[1]) == 0;
-        Ok(ids
-            .iter()
-            .zip(found.chunks(2))
-            .filter(|(_, pair)| is_stray(pair))
-            .map(|(id, _)| id.clone())
-            .collect())
-    }
-
-    pub fn adopt_call(&self, shard: usize, queue: &QueueKey, id: &str, now: Time) -> Call {
-        let keys = &self.shards[shard].keys;
-        Call::new(Script::Adopt, keys.with_queue(queue))
-            .arg(id)
-            .number(now.millis())
-            .arg(now.to_utc())
-            .number(self.now.numbers(1))
-    }
-
-    /// Sweeps one keyspace for ever, at the pace of the options, while nobody else does.
+    /// Sweeps one keyspace for ever, at the pace of the options, while nobody else does, and walks through its queues beside
+    /// that.
     pub async fn keep_sweeping(self: Arc<Self>, keyspace: usize, interval: Duration) {
+        let (ours, is_ours) = watch::channel(false);
+        tokio::join!(self.keep_turning(keyspace, interval, &ours), self.keep_walking(keyspace, is_ours));
+    }
+
+    async fn keep_turning(&self, keyspace: usize, interval: Duration, ours: &watch::Sender<bool>) {
         let mut round = tokio::time::interval(interval);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut turn = Turn::default();
@@ -268,6 +203,7 @@ impl StoreContext {
             round.tick().await;
             let swept = self.take_turn(&self.keyspaces[keyspace], interval, &mut turn).await;
             self.noted_health(keyspace, swept.err());
+            ours.send_if_modified(|was| std::mem::replace(was, turn.is_ours) != turn.is_ours);
         }
     }
 
@@ -284,12 +220,8 @@ impl StoreContext {
             // What nobody answered to whoever swept before is asked at once.
             self.carry(self.keyspace_of(shards[0]), now, now.plus(limits::ASK_AGAIN)).await?;
         }
-        if !was_ours || turn.walked.is_none_or(|at| at.elapsed() >= WALK_INTERVAL) {
-            self.walk(shards, now).await?;
-            turn.walked = Some(Instant::now());
-        }
         if turn.retained.is_none_or(|at| now.since(at) >= self.rules.cleanup_interval) {
-            self.retain_keyspace(shards[0], now).await?;
+            self.retain_keyspace(shards[0], self.now.aged()).await?;
             turn.retained = Some(now);
         }
         Ok(())
@@ -335,7 +267,7 @@ impl StoreContext {
         let layout = at.keys.of("layout");
         let get = Command::new("HGET").arg(layout.as_str()).arg("timers");
         if at.read_one(get).await? == Reply::Nil {
-            self.walk(shards, self.now.get()).await?;
+            self.walk(shards, Duration::ZERO).await?;
             at.read_one(Command::new("HSET").arg(layout).arg("timers").arg("1")).await?;
         }
         Ok(())
@@ -380,6 +312,5 @@ struct Turn {
     is_ours: bool,
     /// Ids that were on their way to another shard the last time.
     moving: BTreeSet<String>,
-    walked: Option<Instant>,
     retained: Option<Time>,
 }

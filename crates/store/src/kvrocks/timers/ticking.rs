@@ -266,7 +266,7 @@ impl StoreContext {
                 self.with_tasks(call, shard, &queue, tasks, false)
             }
         };
-        let keeper = self.me();
+        let (keeper, call) = (self.me(), self.noted(shard, call));
         Item::ask(shard, call, move |reply| match Answered::of(reply) {
             Ok(answer) => keeper.stepped(answer, shard, &schedule, step, now),
             Err(failure) => {

@@ -45,7 +45,7 @@ struct Question {
     answer: Option<char>,
 }
 
-fn is_linked(task: &NewTask) -> bool {
+pub fn is_linked(task: &NewTask) -> bool {
     task.body.batch().is_some() || !task.body.after().is_empty()
 }
 

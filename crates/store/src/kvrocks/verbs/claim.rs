@@ -10,13 +10,14 @@ use crate::kvrocks::redis::script::{Call, Script};
 use crate::kvrocks::redis::writer::Operation;
 use crate::kvrocks::store::StoreContext;
 use crate::kvrocks::verbs::acted::Acted;
+use crate::kvrocks::verbs::wishes::{Shares, Wishes};
 use codeq_queue::event::What;
 use codeq_queue::store::{Abandon, Claim, Report, Wait};
 use codeq_queue::{Commands, Event, Failure, QueueKey, Task, Time};
 use futures_util::future::{BoxFuture, join_all};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Queues that one script looks at. A claim of any command compares the heads of so many.
 const QUEUES_TOGETHER: usize = 256;
@@ -30,8 +31,11 @@ const DROPPING_ROUNDS: usize = 64;
 /// Before a queue is looked at again that only time held back: the server's clock may be behind ours.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// What each of several claims was lent.
-type Shares = Vec<Vec<Task>>;
+const LATE: &str = "the server was away when this claim was to be served";
+
+fn is_late(failure: &Failure) -> bool {
+    matches!(failure, Failure::Unavailable { reason, .. } if reason == LATE)
+}
 
 impl StoreContext {
     pub async fn claim(self: Arc<Self>, claim: Claim) -> Result<Vec<Task>, Failure> {
@@ -174,6 +178,7 @@ impl StoreContext {
     ) -> Result<Shares, Failure> {
         let at = queues[0].0;
         let mut lent = Lent { shares: Shares::new(), is_cut: true };
+        let (begun, mut has_measured) = (Instant::now(), false);
         for _ in 0..DROPPING_ROUNDS {
             if !lent.is_cut || lent.shares.iter().any(|share| !share.is_empty()) {
                 break;
@@ -192,7 +197,15 @@ impl StoreContext {
             let (operation, answer) = Operation::new(vec![call], move |replies| settled.settle(replies));
             let operation = operation.or_undo(move |replies| unconfirmed.undo(replies));
             self.shards[at].writer.hand_over(vec![operation]).await?;
-            lent = answer.await.unwrap_or(Err(Failure::Closed))?;
+            lent = match answer.await.unwrap_or(Err(Failure::Closed)) {
+                // Maybe the server's clock was set: then it is asked for the time, and once more.
+                Err(late) if is_late(&late) && !has_measured && begun.elapsed() < self.timeout => {
+                    has_measured = true;
+                    self.shards[at].server.measure(self.now.clock().as_ref()).await;
+                    continue;
+                }
+                answer => answer?,
+            };
         }
         Ok(lent.shares)
     }
@@ -209,7 +222,7 @@ impl StoreContext {
         let keys = &self.shards[at].keys;
         let mut names = vec![keys.of("tasks")];
         names.extend(queues.iter().map(|(shard, queue)| self.shards[*shard].keys.base(queue)));
-        let latest = self.shards[at].latest(now, self.now.offset(), self.timeout).map(|ms| ms.to_string());
+        let latest = self.shards[at].latest(self.now.clock().now(), self.timeout).map(|ms| ms.to_string());
         let call = self
             .due_args(Call::new(Script::Claim, names), now)
             .arg(mode)
@@ -235,70 +248,13 @@ impl StoreContext {
     async fn take_back(&self, claim: Claim, tasks: Vec<Task>) {
         let refund = |task: Task| {
             let (tenant, owner) = (claim.tenant.clone(), claim.owner.clone());
-            Abandon::new(Report { tenant, id: task.id, owner, attempt: Some(task.attempts) }, true)
+            let lent_at = task.state.lease()?.claimed_at;
+            let report = Report { tenant, id: task.id, owner, attempt: Some(task.attempts) };
+            Some((Abandon::new(report, true), lent_at))
         };
-        let abandons: Vec<Abandon> = tasks.into_iter().map(refund).collect();
-        if let Err(failure) = self.me().give_back(abandons).await {
+        let lent: Vec<(Abandon, Time)> = tasks.into_iter().filter_map(refund).collect();
+        if let Err(failure) = self.me().give_back(lent).await {
             tracing::warn!(err = %failure, "a task lent to someone who has gone waits for its lease to end");
-        }
-    }
-}
-
-/// Several claims on their way over the places where tasks may be.
-struct Wishes {
-    counts: Vec<usize>,
-    shares: Shares,
-    /// Whether any place has answered, and why one did not.
-    has_answer: bool,
-    failure: Option<Failure>,
-}
-
-impl Wishes {
-    fn of(claims: &[Claim]) -> Wishes {
-        let shares = claims.iter().map(|_| Vec::new()).collect();
-        Wishes {
-            counts: claims.iter().map(|claim| claim.count).collect(),
-            shares,
-            has_answer: false,
-            failure: None,
-        }
-    }
-
-    fn left(&self) -> impl Iterator<Item = usize> {
-        self.counts.iter().zip(&self.shares).map(|(count, share)| count.saturating_sub(share.len()))
-    }
-
-    fn are_met(&self) -> bool {
-        self.left().all(|count| count == 0)
-    }
-
-    fn answered(&mut self) {
-        self.has_answer = true;
-    }
-
-    /// A place that does not answer is passed over.
-    fn take(&mut self, answer: Result<Shares, Failure>) {
-        match answer {
-            Ok(more) => {
-                self.has_answer = true;
-                for (share, more) in self.shares.iter_mut().zip(more) {
-                    share.extend(more);
-                }
-            }
-            Err(failure) => self.failure = Some(failure),
-        }
-    }
-
-    /// Fails only if no place has answered.
-    fn granted(self) -> Result<Shares, Failure> {
-        match self.failure {
-            Some(failure) if !self.has_answer => Err(failure),
-            Some(failure @ (Failure::Internal(_) | Failure::Closed))
-                if self.shares.iter().all(Vec::is_empty) =>
-            {
-                Err(failure)
-            }
-            _ => Ok(self.shares),
         }
     }
 }
@@ -336,7 +292,7 @@ impl Lending {
     fn settle(self, replies: Vec<Reply>) -> Result<(Lent, Vec<Event>), Failure> {
         let mut answer = Answered::of(replies.into_iter().next().unwrap_or(Reply::Nil))?;
         if answer.word == "LATE" {
-            return Err(Failure::unavailable("the server was away when this claim was to be served"));
+            return Err(Failure::unavailable(LATE));
         }
         let mut events = Vec::new();
         for acted in answer.list() {

@@ -2,20 +2,18 @@
 
 use crate::kvrocks::context::known::Known;
 use crate::kvrocks::coordination::events::Told;
-use crate::kvrocks::format::asked;
-use crate::kvrocks::format::keys::Keys;
 use crate::kvrocks::format::record::{self, RecordExtras};
-use crate::kvrocks::redis::batch::Item;
+use crate::kvrocks::redis::batch::{Item, whole};
 use crate::kvrocks::redis::connection::Reply;
 use crate::kvrocks::redis::reply::{Answered, string, text};
 use crate::kvrocks::redis::script::{Call, Script};
 use crate::kvrocks::store::StoreContext;
-use crate::kvrocks::timers::waits::Linked;
+use crate::kvrocks::timers::waits::{Linked, is_linked};
+use crate::kvrocks::verbs::intake::{Intake, without_endings};
 use codeq_queue::event::What;
 use codeq_queue::store::{Created, Items};
 use codeq_queue::{Event, Failure, Held, NewTask, QueueKey, Refusal, State, Task, TaskId, Time};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Tasks of one queue that one script takes. Lua passes no more than a few thousand values at once.
 const PART_TASKS: usize = 100;
@@ -77,9 +75,18 @@ impl Part {
 impl StoreContext {
     pub async fn create(self: Arc<Self>, tasks: Vec<NewTask>) -> Result<Items<Created>, Failure> {
         let now = self.enter().await?;
-        let links = self.link(&tasks, now).await?;
         let mut created: Vec<Option<Result<Created, Refusal>>> = tasks.iter().map(|_| None).collect();
-        let mut left: Vec<(usize, NewTask)> = tasks.into_iter().enumerate().collect();
+        let links = match self.link(&tasks, now).await {
+            Ok(links) => links,
+            Err(failure) => {
+                for (_, answer) in tasks.iter().zip(&mut created).filter(|(task, _)| is_linked(task)) {
+                    *answer = Some(Err(Refusal::Failed(failure.clone())));
+                }
+                tasks.iter().map(|_| None).collect()
+            }
+        };
+        let open = tasks.into_iter().enumerate();
+        let mut left: Vec<(usize, NewTask)> = open.filter(|(at, _)| created[*at].is_none()).collect();
         for _ in 0..POINTER_ROUNDS {
             let can_move = self.spread.can_move();
             let kept: Vec<(usize, NewTask)> = left
@@ -100,16 +107,20 @@ impl StoreContext {
                 };
                 let queue = QueueKey::new(&new.body.tenant, &new.body.command);
                 let key = new.body.idempotency_key.as_deref().unwrap_or_default();
-                match self.follow_pointer(&queue, key, &pointer).await? {
-                    Some(task) => created[at] = Some(Ok(replay(task))),
+                match self.follow_pointer(&queue, key, &pointer).await.transpose() {
+                    Some(found) => created[at] = Some(found.map(replay).map_err(Refusal::Failed)),
                     None => left.push((at, new.clone())),
                 }
             }
             if left.is_empty() {
-                return Ok(created.into_iter().flatten().collect());
+                break;
             }
         }
-        Err(Failure::unavailable("the task of an idempotency key moves to another shard"))
+        for (at, _) in left {
+            let failure = Failure::unavailable("the task of an idempotency key moves to another shard");
+            created[at] = Some(Err(Refusal::Failed(failure)));
+        }
+        whole(created.into_iter().flatten().collect())
     }
 
     /// Gives the pointers that were found in the place of tasks; none for a task whose shard has moved.
@@ -124,18 +135,12 @@ impl StoreContext {
         for (at, new) in tasks {
             let queue = QueueKey::new(&new.body.tenant, &new.body.command);
             let shard = self.current_shard(&queue);
-            if let Some(key) = new.body.idempotency_key.as_deref().filter(|_| self.shards.len() > 1)
-                && let Some(task) = self.find_elsewhere(&queue, key).await?
-            {
-                created[at] = Some(Ok(replay(task)));
+            if let Some(made) = self.made_elsewhere(&queue, shard, &new, now).await.transpose() {
+                created[at] = Some(made.map_err(Refusal::Failed));
                 continue;
             }
             let number = self.now.creation();
             let is_unique = new.body.unique().is_some();
-            if is_unique && let Some(made) = self.create_where_taken(&queue, shard, &new, now).await? {
-                created[at] = Some(Ok(made));
-                continue;
-            }
             let link = links[at].as_ref();
             if matches!(link, Some(Err(_))) {
                 let task = new_task(new, now, number, self.shards[shard].spread);
@@ -153,9 +158,9 @@ impl StoreContext {
             let task = held_task(new, now, number, self.shards[shard].spread, link);
             parts[place].tasks.push((at, task, number));
         }
-        let items: Vec<_> = parts.into_iter().map(|part| self.create_part(part, now)).collect();
+        let made = self.create_parts(parts, now, created).await;
         let mut pointers = Vec::new();
-        for (at, made) in self.run_batch(items).await?.into_iter().flatten() {
+        for (at, made) in made {
             match made {
                 Made::Task(made) => created[at] = Some(Ok(made)),
                 Made::Full => created[at] = Some(Err(Refusal::QueueFull)),
@@ -168,6 +173,47 @@ impl StoreContext {
             }
         }
         Ok(pointers)
+    }
+
+    /// What became of the tasks of parts that were taken in. Of the others it is noted why they were not.
+    async fn create_parts(
+        &self,
+        parts: Vec<Part>,
+        now: Time,
+        created: &mut [Option<Result<Created, Refusal>>],
+    ) -> TakenIn<usize> {
+        let places: Vec<Vec<usize>> =
+            parts.iter().map(|part| part.tasks.iter().map(|(at, ..)| *at).collect()).collect();
+        let items: Vec<_> = parts.into_iter().map(|part| self.create_part(part, now)).collect();
+        let mut made = Vec::new();
+        for (places, taken) in places.into_iter().zip(self.run_each(items).await) {
+            match taken {
+                Ok(taken) => made.extend(taken),
+                Err(failure) => places
+                    .into_iter()
+                    .for_each(|at| created[at] = Some(Err(Refusal::Failed(failure.clone())))),
+            }
+        }
+        made
+    }
+
+    /// What a key leads to, of either kind, where the queue of a task lived before.
+    async fn made_elsewhere(
+        &self,
+        queue: &QueueKey,
+        current: usize,
+        new: &NewTask,
+        now: Time,
+    ) -> Result<Option<Created>, Failure> {
+        if let Some(key) = new.body.idempotency_key.as_deref().filter(|_| self.shards.len() > 1)
+            && let Some(task) = self.find_elsewhere(queue, key).await?
+        {
+            return Ok(Some(replay(task)));
+        }
+        match new.body.unique() {
+            Some(_) => self.create_where_taken(queue, current, new, now).await,
+            None => Ok(None),
+        }
     }
 
     pub fn create_part(&self, part: Part, now: Time) -> Item<Vec<(usize, Made)>> {
@@ -291,51 +337,6 @@ impl StoreContext {
         let shard = if self.shards.len() > 1 { &self.shards[shard].name } else { "" };
         RecordExtras { number, shard, unknown: "" }
     }
-}
-
-/// Where tasks are taken in.
-pub struct Intake<'a> {
-    pub keys: &'a Keys,
-    pub queue: &'a QueueKey,
-    pub retention: Duration,
-    /// What stands behind the names of queues of the default shard.
-    pub home: &'a str,
-    /// Whether tasks are not made unless their unique keys are taken.
-    pub only: bool,
-}
-
-impl Intake<'_> {
-    /// Appends what `intake.lua` reads.
-    pub fn append<'a>(&self, call: Call, tasks: impl Iterator<Item = (&'a Task, RecordExtras<'a>)>) -> Call {
-        let Intake { keys, queue, .. } = self;
-        let mut call = call.arg(&*queue.tenant).arg(record::tenant_text(&queue.tenant)).arg(&*queue.command);
-        for (task, beside) in tasks {
-            let key = task.body.idempotency_key.as_deref();
-            let own = key.map(|key| keys.idempotency(queue, key)).unwrap_or_default();
-            let legacy = key.and_then(|key| keys.legacy_idempotency(key)).unwrap_or_default();
-            let visible = match task.state {
-                State::Delayed { until } => Some(until),
-                _ => None,
-            };
-            let checked_at = visible.unwrap_or(task.created_at).plus(self.retention);
-            call = call
-                .arg(task.id.to_string())
-                .arg(record::text_of(task, beside))
-                .number(task.priority)
-                .arg(visible.map(seconds).unwrap_or_default())
-                .arg(seconds(checked_at))
-                .number(task.created_at.millis())
-                .arg(own)
-                .arg(legacy)
-                .arg(asked::options_text(task, queue, self.home, self.only));
-        }
-        call
-    }
-}
-
-/// For tasks that end no others: nothing of what they need is read.
-pub fn without_endings(call: Call) -> Call {
-    (0..6).fold(call, |call, _| call.arg(""))
 }
 
 /// The low bits of the first byte of an id say on which of the spread shards it was created.

@@ -2,10 +2,12 @@
 
 pub(in crate::kvrocks) mod acted;
 pub(in crate::kvrocks) mod audit;
+pub(in crate::kvrocks) mod awaiting;
 pub(in crate::kvrocks) mod batching;
 pub(in crate::kvrocks) mod claim;
 pub(in crate::kvrocks) mod create;
 pub(in crate::kvrocks) mod import;
+pub(in crate::kvrocks) mod intake;
 pub(in crate::kvrocks) mod list;
 pub(in crate::kvrocks) mod notify;
 pub(in crate::kvrocks) mod operate;
@@ -21,3 +23,4 @@ pub(in crate::kvrocks) mod shared;
 pub(in crate::kvrocks) mod sightings;
 pub(in crate::kvrocks) mod subscriptions;
 pub(in crate::kvrocks) mod topics;
+pub(in crate::kvrocks) mod wishes;

@@ -1,21 +1,19 @@
 //! Reading: tasks, results, histories, counts, positions.
 
-use crate::kvrocks::coordination::waiting::LOOK_AGAIN;
-use crate::kvrocks::format::outcome::{parse_history, parse_result};
+use crate::kvrocks::format::outcome::parse_history;
 use crate::kvrocks::format::record;
 use crate::kvrocks::redis::connection::{Command, Reply};
 use crate::kvrocks::redis::reply::{count, found, int, list, string};
 use crate::kvrocks::store::StoreContext;
 use crate::kvrocks::timers::flow::{FLOW_READS, FlowState};
-use codeq_queue::store::{OutboxCounts, Position, ResultLookup, TaskRef, Wait};
+use codeq_queue::store::{OutboxCounts, Position, TaskRef};
 use codeq_queue::task::MAX_ATTEMPTS;
 use codeq_queue::{
     Attempt, Failure, FailureReason, QueueKey, QueueStats, ResultRecord, State, Status, Task, TaskId, Time,
     limits,
 };
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// Ids of one priority that a position counts over.
 const POSITION_DEPTH: u64 = 50_000;
@@ -36,80 +34,6 @@ impl StoreContext {
             (found.body.tenant == task.tenant).then(|| found.clone())
         };
         Ok(tasks.iter().map(own).collect())
-    }
-
-    pub async fn result(self: Arc<Self>, task: TaskRef, wait: Wait) -> Result<ResultLookup, Failure> {
-        let watch = self.teller.watchers.clone().watch(task.id);
-        self.await_result(&task, wait, watch.told()).await
-    }
-
-    async fn await_result(
-        &self,
-        task: &TaskRef,
-        wait: Wait,
-        watched: &Notify,
-    ) -> Result<ResultLookup, Failure> {
-        let mut has_waited = false;
-        loop {
-            let told = watched.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
-            let now = match self.enter().await {
-                Err(Failure::Closed) if has_waited => return Ok(ResultLookup::Pending),
-                now => now?,
-            };
-            let lookup = self.look_up(task).await?;
-            let left = match wait {
-                Wait::No => None,
-                Wait::Until(end) => Some(end.since(now)).filter(|left| !left.is_zero()),
-                Wait::Forever => Some(LOOK_AGAIN),
-            };
-            let Some(left) = left.filter(|_| lookup == ResultLookup::Pending) else { return Ok(lookup) };
-            let left = if self.is_stepped() { LOOK_AGAIN } else { left.min(LOOK_AGAIN) };
-            has_waited = true;
-            tokio::select! {
-                () = &mut told => {}
-                () = tokio::time::sleep(left) => {}
-                () = self.closed() => return Ok(ResultLookup::Pending),
-            }
-        }
-    }
-
-    async fn look_up(&self, task: &TaskRef) -> Result<ResultLookup, Failure> {
-        let likely = match self.memory.recall(task.id) {
-            Some(known) => Some(self.keyspace_of(known.shard)),
-            None if self.sharding.spread => {
-                Some(self.keyspace_of(self.spread_index(crate::kvrocks::verbs::create::spread_of(task.id))))
-            }
-            None => None,
-        };
-        let others = (0..self.keyspaces.len()).filter(|keyspace| Some(*keyspace) != likely);
-        let mut failure = None;
-        let id = task.id.to_string();
-        for keyspace in likely.into_iter().chain(others) {
-            let at = &self.shards[self.keyspaces[keyspace][0]];
-            let get = |name: &str| Command::new("HGET").arg(at.keys.of(name)).arg(id.as_str());
-            let commands = [Command::new("MULTI"), get("tasks"), get("results"), Command::new("EXEC")];
-            let pair = match at.read(&commands).await {
-                Ok(mut replies) => list(replies.pop().unwrap_or(Reply::Nil)),
-                Err(away) => {
-                    failure = Some(away);
-                    continue;
-                }
-            };
-            let mut texts = pair.into_iter().map(found);
-            let (text, result) = (texts.next().flatten(), texts.next().flatten());
-            let Some(found) = text.and_then(|text| record::parse(&text)) else { continue };
-            if found.body.tenant != task.tenant {
-                return Ok(ResultLookup::NotFound);
-            }
-            if found.state.is_live() {
-                return Ok(ResultLookup::Pending);
-            }
-            let record = result.and_then(|text| parse_result(&text)).unwrap_or_else(|| unwritten(&found));
-            return Ok(ResultLookup::Done { task: found, record });
-        }
-        failure.map_or(Ok(ResultLookup::NotFound), Err)
     }
 
     pub async fn attempts(self: Arc<Self>, task: TaskRef) -> Result<Option<Vec<Attempt>>, Failure> {
@@ -155,10 +79,13 @@ impl StoreContext {
     pub async fn queues(self: Arc<Self>, tenant: Option<Arc<str>>) -> Result<Vec<QueueStats>, Failure> {
         self.enter().await?;
         let mut all: std::collections::BTreeMap<QueueKey, QueueStats> = std::collections::BTreeMap::new();
-        for (shard, queues) in self.all_queues(tenant.as_deref()).await? {
-            let parts = queues.chunks(COUNTED_TOGETHER).map(|part| self.stats_on(shard, part));
-            let counted = match try_join_all(parts).await {
-                Err(_) if self.shards[shard].server.gate.away().is_some() => continue,
+        let by_shard = self.all_queues(tenant.as_deref()).await?;
+        let asked = by_shard.iter().map(|(shard, queues)| {
+            try_join_all(queues.chunks(COUNTED_TOGETHER).map(|part| self.stats_on(*shard, part)))
+        });
+        for ((shard, _), counted) in by_shard.iter().zip(join_all(asked).await) {
+            let counted = match counted {
+                Err(_) if self.shards[*shard].server.gate.away().is_some() => continue,
                 counted => counted?,
             };
             for stats in counted.into_iter().flatten() {
@@ -372,7 +299,7 @@ fn add(total: &mut QueueStats, part: &QueueStats) {
 }
 
 /// The original server wrote no results for dead letters.
-fn unwritten(task: &Task) -> ResultRecord {
+pub fn unwritten(task: &Task) -> ResultRecord {
     let status = if task.state == State::Completed { Status::Completed } else { Status::Failed };
     ResultRecord {
         status,

@@ -27,8 +27,12 @@ impl StoreContext {
     pub async fn heartbeat(self: Arc<Self>, beats: Vec<Heartbeat>) -> Result<Items<Beat>, Failure> {
         let now = self.enter().await?;
         let ids: Vec<TaskId> = beats.iter().map(|beat| beat.report.id).collect();
-        let known = self.known(&ids).await?;
+        let known = self.known_each(&ids).await;
         let answers = beats.into_iter().zip(known).map(|(beat, known)| {
+            let known = match known {
+                Ok(known) => known,
+                Err(failure) => return Item::Failed(failure),
+            };
             let call = known.as_deref().map(|known| self.heartbeat_call(&beat, known, now));
             let has_checkpoint = beat.checkpoint.is_some();
             let told = known.clone().zip(beat.progress).filter(|_| self.teller.observer.is_some());
@@ -42,7 +46,7 @@ impl StoreContext {
             // A beat that a failover takes is followed by the next; a checkpoint is not.
             if has_checkpoint { item } else { item.without_waiting() }
         });
-        self.run_batch(answers).await
+        self.run_items(answers).await
     }
 
     fn heartbeat_call(&self, beat: &Heartbeat, known: &Known, now: Time) -> Call {
@@ -59,16 +63,20 @@ impl StoreContext {
     pub async fn nack(self: Arc<Self>, nacks: Vec<Nack>) -> Result<Items<Returned>, Failure> {
         let now = self.enter().await?;
         let ids: Vec<TaskId> = nacks.iter().map(|nack| nack.report.id).collect();
-        let known = self.known(&ids).await?;
+        let known = self.known_each(&ids).await;
         let callbacks = self.rules.callbacks;
         let answers = nacks.into_iter().zip(known).map(|(nack, known)| {
+            let known = match known {
+                Ok(known) => known,
+                Err(failure) => return Item::Failed(failure),
+            };
             let reason = reason_text(nack.reason.as_deref());
             let call = known.as_deref().map(|known| self.nack_call(&nack, known, reason.as_deref(), now));
             let is_refund = nack.ending().is_refund();
             let outcome = if is_refund { AttemptOutcome::Refunded } else { AttemptOutcome::Nack };
             self.report(known, call, move |answer| returned(answer, outcome, reason, now, callbacks))
         });
-        self.run_batch(answers).await
+        self.run_items(answers).await
     }
 
     fn nack_call(&self, nack: &Nack, known: &Known, reason: Option<&str>, now: Time) -> Call {
@@ -96,21 +104,30 @@ impl StoreContext {
     }
 
     pub async fn abandon(self: Arc<Self>, abandons: Vec<Abandon>) -> Result<Items<Returned>, Failure> {
-        self.return_all(abandons, true).await
+        self.return_all(abandons.into_iter().map(|abandon| (abandon, None)).collect(), true).await
     }
 
-    /// Gives back what was lent to someone who has gone, or in a group that no replica has. Nobody is answered,
-    /// so nothing waits for replicas.
-    pub async fn give_back(self: Arc<Self>, abandons: Vec<Abandon>) -> Result<Items<Returned>, Failure> {
-        self.return_all(abandons, false).await
+    /// Gives back what was lent at these instants to someone who has gone, or in a group that no replica has. If the
+    /// server has lost that lease and lent the task anew, the new lease stays. Nobody is answered, so nothing waits for
+    /// replicas.
+    pub async fn give_back(self: Arc<Self>, lent: Vec<(Abandon, Time)>) -> Result<Items<Returned>, Failure> {
+        self.return_all(lent.into_iter().map(|(abandon, at)| (abandon, Some(at))).collect(), false).await
     }
 
-    async fn return_all(&self, abandons: Vec<Abandon>, waits: bool) -> Result<Items<Returned>, Failure> {
+    async fn return_all(
+        &self,
+        abandons: Vec<(Abandon, Option<Time>)>,
+        waits: bool,
+    ) -> Result<Items<Returned>, Failure> {
         let now = self.enter().await?;
-        let ids: Vec<TaskId> = abandons.iter().map(|abandon| abandon.report.id).collect();
-        let known = self.known(&ids).await?;
+        let ids: Vec<TaskId> = abandons.iter().map(|(abandon, _)| abandon.report.id).collect();
+        let known = self.known_each(&ids).await;
         let callbacks = self.rules.callbacks;
-        let answers = abandons.into_iter().zip(known).map(|(abandon, known)| {
+        let answers = abandons.into_iter().zip(known).map(|((abandon, lent_at), known)| {
+            let known = match known {
+                Ok(known) => known,
+                Err(failure) => return Item::Failed(failure),
+            };
             let call = known.as_deref().map(|known| {
                 let call = self.guarded(Script::Abandon, &abandon.report, known, now);
                 let call = call.arg(if abandon.refund { "1" } else { "" });
@@ -118,27 +135,32 @@ impl StoreContext {
                     .with_end(call, abandon.report.id, known, dead_record(MAX_ATTEMPTS, now), true)
                     .number(self.now.numbers(1))
                     .arg(abandon.checkpoint.as_deref().unwrap_or_default());
-                self.with_endings(call, now)
+                let lent_at = lent_at.map(|at| at.millis().to_string());
+                self.with_endings(call, now).arg(lent_at.unwrap_or_default())
             });
             let outcome = if abandon.refund { AttemptOutcome::Refunded } else { AttemptOutcome::Abandoned };
             let item =
                 self.report(known, call, move |answer| returned(answer, outcome, None, now, callbacks));
             if waits { item } else { item.without_waiting() }
         });
-        self.run_batch(answers).await
+        self.run_items(answers).await
     }
 
     pub async fn submit(self: Arc<Self>, submits: Vec<Submit>) -> Result<Items<ResultRecord>, Failure> {
         let now = self.enter().await?;
         let ids: Vec<TaskId> = submits.iter().map(|submit| submit.report.id).collect();
-        let known = self.known(&ids).await?;
+        let known = self.known_each(&ids).await;
         let answers = submits.into_iter().zip(known).map(|(submit, known)| {
+            let known = match known {
+                Ok(known) => known,
+                Err(failure) => return Item::Failed(failure),
+            };
             let record = submit.outcome.record(now);
             let call = known.as_deref().map(|known| self.submit_call(&submit.report, known, &record, now));
             let callbacks = self.rules.callbacks;
             self.report(known, call, move |answer| submitted(answer, record, now, callbacks))
         });
-        self.run_batch(answers).await
+        self.run_items(answers).await
     }
 
     /// A result that breaks a rule of content still has to pass the guards first.

@@ -44,9 +44,15 @@ pub trait File: Send + Sync {
 /// Replaces a file as a whole: after a crash it is the old one or the new one. `draft` is the name of the new one
 /// until then.
 pub fn replace(files: &dyn Files, name: &str, draft: &str, bytes: &[u8]) -> io::Result<()> {
-    let file = files.create(draft)?;
-    file.write_at(bytes, 0)?;
-    file.sync_data()?;
+    let written = files.create(draft).and_then(|file| {
+        file.write_at(bytes, 0)?;
+        file.sync_data()
+    });
+    if let Err(error) = written {
+        // A half-written one only holds on to space that others may need.
+        let _ = files.remove(draft);
+        return Err(error);
+    }
     files.rename(draft, name)?;
     files.sync_dir()
 }

@@ -95,6 +95,7 @@ fn load_tasks(shard: &mut Shard, version: &Version) -> Result<(), LoadError> {
             _ => None,
         };
         let slot_id = shard.place(no, &seed);
+        shard.load_unique(no, &seed);
         if let Some(state) = state {
             let slot = shard.slots.at_mut(slot_id);
             slot.updated_at = state.updated_at;

@@ -6,7 +6,7 @@
 use crate::local::directory::files::{Files, replace};
 use crate::local::format::ids::OWN_NUMBERS_END;
 use crate::local::journal::SEGMENT_HEADER;
-use crate::local::tables::FILTER_PROBES;
+use crate::local::tables::{self, FILTER_PROBES};
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
@@ -41,6 +41,13 @@ pub enum ManifestError {
     Newer { file: PathBuf, found: u32 },
     #[error("{} says `{CONSTANTS} {found}`; this build reads `{CONSTANTS} {}`", .file.display(), constants())]
     OtherConstants { file: PathBuf, found: String },
+}
+
+impl ManifestError {
+    /// There was no room for it on the disk.
+    pub fn is_full(&self) -> bool {
+        matches!(self, ManifestError::Io { source, .. } if tables::is_full(source))
+    }
 }
 
 const CONSTANTS: &str = "constants";

@@ -3,6 +3,7 @@
 pub(in crate::local) mod backup;
 pub mod files;
 pub(in crate::local) mod load;
+pub(in crate::local) mod lock;
 pub(in crate::local) mod manifest;
 pub(in crate::local) mod open;
 pub(in crate::local) mod options;

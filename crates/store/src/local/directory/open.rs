@@ -3,6 +3,7 @@
 use crate::clock::{Clock, SystemClock};
 use crate::local::directory::files::{DiskFiles, Files, MemoryFiles, make_directory};
 use crate::local::directory::load::{self, LoadError};
+use crate::local::directory::lock;
 use crate::local::directory::manifest::{self, Manifest, ManifestError};
 use crate::local::directory::upgrade::{self, UpgradeError};
 use crate::local::engine::commit::Committer;
@@ -15,7 +16,8 @@ use crate::local::engine::threads::Threads;
 use crate::local::format::ids::IdKey;
 use crate::local::journal;
 use crate::local::rows::change::Fed;
-use crate::local::rows::feeder::{FeedQueue, Feeder};
+use crate::local::rows::feed_queue::FeedQueue;
+use crate::local::rows::feeder::Feeder;
 use crate::local::rows::folding::FlushBuilder;
 use crate::local::rows::library::TaskReader;
 use crate::local::rows::readers::Pools;
@@ -29,13 +31,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Notify;
 
-const LOCK: &str = "LOCK";
-/// How long another process may go on holding it.
-const LOCK_WAIT: Duration = Duration::from_millis(400);
 /// Below this much free space nothing is written; the tables need room to give room back.
 const LOW_SPACE: u64 = 64 << 20;
 /// Memory for blocks of tables, of all shards together.
@@ -149,24 +147,6 @@ pub fn shard_directory(path: &Path, index: u32) -> PathBuf {
     path.join(format!("shard-{index:02}"))
 }
 
-/// Takes the lock of a data directory. A process that is just ending, or a child that it is just starting, may hold it for
-/// a moment longer.
-pub fn lock(path: &Path) -> Result<File, OpenError> {
-    let file = path.join(LOCK);
-    let handle = File::options().create(true).truncate(false).write(true).open(&file).map_err(at(&file))?;
-    let begun = Instant::now();
-    loop {
-        match handle.try_lock() {
-            Ok(()) => return Ok(handle),
-            Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
-                std::thread::sleep(LOCK_WAIT / 20);
-            }
-            Err(std::fs::TryLockError::WouldBlock) => return Err(OpenError::InUse(path.to_path_buf())),
-            Err(std::fs::TryLockError::Error(source)) => return Err(OpenError::Io { file, source }),
-        }
-    }
-}
-
 /// Opens the store in a directory, which is made if it is not there. One that an earlier version wrote is brought to
 /// the present format first.
 ///
@@ -175,7 +155,7 @@ pub fn lock(path: &Path) -> Result<File, OpenError> {
 pub fn open(options: LocalOptions) -> Result<Arc<LocalStore>, OpenError> {
     let path = options.path.clone();
     make_directory(&path).map_err(at(&path))?;
-    let lock = lock(&path)?;
+    let lock = lock::take(&path)?;
     let files = DiskFiles::new(&path);
     upgrade::bring_over(&path)?;
     let mut manifest = claim(&files, &path, options.shards)?;
@@ -214,7 +194,9 @@ fn claim(files: &DiskFiles, path: &Path, shards: u32) -> Result<Manifest, OpenEr
         }
     };
     let manifest = Manifest { epoch: known.epoch + 1, ..known };
-    manifest.write(files)?;
+    // A full disk is not to keep a store closed that could be read, and whose history would make room.
+    let reserve = DiskFiles::new(shard_directory(path, 0));
+    tables::with_reserve(&reserve, ManifestError::is_full, || manifest.write(files))?;
     Ok(manifest)
 }
 
@@ -223,7 +205,7 @@ pub fn is_unused(path: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(path)? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        if name != LOCK && !name.starts_with(manifest::NAME) {
+        if name != lock::NAME && !name.starts_with(manifest::NAME) {
             return Ok(false);
         }
     }
@@ -263,7 +245,8 @@ fn start(
     let seed = rand::random();
     let mut shard = Shard::new(ids, index, manifest.shards, options.rules.clone(), options.limits, seed);
     let tables = Tables::open(part.files.clone(), cache.clone(), manifest.journal_key, false)?;
-    let library = TaskReader { tables: Arc::new(tables), ids, imports: shard.imports.clone() };
+    let (tables, imports, meters) = (Arc::new(tables), shard.imports.clone(), options.meters.clone());
+    let library = TaskReader { tables, ids, imports, meters };
     load::from_tables(&mut shard, &library.version())?;
     let recovered = match part.has_journal {
         true => Some(recover(options, manifest, &mut shard, &library, &part.files)?),
@@ -311,6 +294,7 @@ fn start(
         fold: FlushBuilder::default(),
         seals: Vec::new(),
         adopted: AtomicU64::new(0),
+        unreadable_since: None,
     };
     threads.feed(index, feeder)?;
     let low_space = low_space(part.files, options.low_space);

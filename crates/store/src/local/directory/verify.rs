@@ -10,8 +10,9 @@ mod rows;
 
 use crate::local::directory::files::{DiskFiles, Files};
 use crate::local::directory::load;
+use crate::local::directory::lock;
 use crate::local::directory::manifest::{self, Manifest};
-use crate::local::directory::open::{OpenError, expect_segments, lock, shard_directory, unstarted};
+use crate::local::directory::open::{OpenError, expect_segments, shard_directory, unstarted};
 use crate::local::format::ids::IdKey;
 use crate::local::format::records::Final;
 use crate::local::journal;
@@ -60,7 +61,7 @@ pub fn verify(path: &Path) -> Result<Verified, OpenError> {
     if !path.join(manifest::NAME).is_file() {
         return Err(foreign());
     }
-    let _lock = lock(path)?;
+    let _lock = lock::take(path)?;
     let (manifest, format) = Manifest::read_any(&DiskFiles::new(path))?.ok_or_else(foreign)?;
     if format < manifest::FORMAT {
         return Err(OpenError::Older { path: path.to_path_buf(), format });
@@ -163,7 +164,8 @@ impl Check<'_> {
             }
         };
         let ids = IdKey::new(self.manifest.id_key);
-        let library = TaskReader { tables, ids, imports: shard.imports.clone() };
+        let (imports, meters) = (shard.imports.clone(), Arc::default());
+        let library = TaskReader { tables, ids, imports, meters };
         let mut tail = Tail::new();
         let report =
             journal::read(files, self.manifest.journal_key, version.position, &mut |position, payload| {

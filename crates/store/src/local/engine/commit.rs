@@ -14,7 +14,7 @@ use crate::local::engine::meters::Meters;
 use crate::local::format::records::Counters;
 use crate::local::journal::Write;
 use crate::local::rows::change::{Change, Fed};
-use crate::local::rows::feeder::FeedQueue;
+use crate::local::rows::feed_queue::FeedQueue;
 use crate::local::shard::{Group, ShardContext};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};

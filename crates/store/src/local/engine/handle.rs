@@ -4,7 +4,7 @@ use crate::local::engine::commit::Committer;
 use crate::local::engine::inbox::Lane;
 use crate::local::engine::threads::Threads;
 use crate::local::journal::Journal;
-use crate::local::rows::feeder::FeedQueue;
+use crate::local::rows::feed_queue::FeedQueue;
 use crate::local::rows::readers::Readers;
 use crate::local::shard::{Limits, Reply, ShardContext, Turn};
 use codeq_queue::Failure;

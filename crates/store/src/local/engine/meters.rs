@@ -18,6 +18,7 @@ pub const GROUP_SIZES: [f64; 12] =
 pub struct Meters {
     sync: Meter,
     group: Meter,
+    damaged: AtomicU64,
 }
 
 /// Counts by upper bound; the last place is for what is above all.
@@ -47,6 +48,16 @@ impl Meters {
             let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             self.sync.add(&SYNC_SECONDS, took.as_secs_f64(), nanos);
         }
+    }
+
+    /// A task was met of which something is damaged in the tables.
+    pub fn met_damage(&self) {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    pub fn damaged(&self) -> u64 {
+        self.damaged.load(Ordering::Relaxed)
     }
 
     /// Seconds a sync took.

@@ -9,7 +9,7 @@ use crate::local::engine::commit::{Committer, PendingCommit};
 use crate::local::engine::inbox::{Inbox, Job, Lane};
 use crate::local::journal::{Appender, FRAME_HEADER};
 use crate::local::rows::change::Fed;
-use crate::local::rows::feeder::FeedQueue;
+use crate::local::rows::feed_queue::FeedQueue;
 use crate::local::shard::{Group, Room, Shard, ShardContext, Turn};
 use codeq_queue::Time;
 use std::ops::Range;

@@ -91,8 +91,8 @@ pub enum Entry {
         seq: u64,
         refunds: u32,
         max_attempts: u32,
-        /// The task as it ended. A dead letter is not written: replay takes it from where it lies. Others may be
-        /// gone from there by then, because history is dropped as time passes, and are written.
+        /// The task as it ended, so that replay needs nothing else. Early builds did not write dead letters: theirs is
+        /// taken from where it lies.
         letter: Option<Arc<Final>>,
     },
     /// A finished task or a dead letter is gone before its time.
@@ -149,7 +149,7 @@ pub struct Ended {
     pub delivery: Option<Arc<Delivery>>,
 }
 
-/// A reopened task that was no dead letter.
+/// A reopened task, with the record of its end.
 const REVIVED: u8 = 40;
 const RELEASED: u8 = 30;
 const AWAITED: u8 = 31;
@@ -198,7 +198,6 @@ impl Entry {
             }
             Entry::Ended(ended) => ended.write(w),
             Entry::Reopened { no, at, seq, refunds, max_attempts, letter } => {
-                let letter = letter.as_deref().filter(|letter| letter.sketch.state != State::Dead);
                 head(w, if letter.is_some() { REVIVED } else { 7 }, *no, *at);
                 w.number(*seq);
                 w.number(u64::from(*refunds));

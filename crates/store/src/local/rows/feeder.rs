@@ -7,17 +7,17 @@
 
 use crate::clock::Clock;
 use crate::local::engine::front::LatencyGuard;
-use crate::local::format::records::{DEAD_EXPIRY, dead_expiry_key, record_key};
+use crate::local::format::records::{DEAD_EXPIRY, Final, dead_expiry_key, record_key};
 use crate::local::journal::Journal;
-use crate::local::rows::change::Fed;
+use crate::local::rows::feed_queue::{Backlog, FeedQueue, Seal};
 use crate::local::rows::folding::FlushBuilder;
 use crate::local::rows::library;
 use crate::local::shard::ShardContext;
 use crate::local::tables::{Group, TableError, Version};
 use crate::rules::Rules;
 use codeq_queue::{Failure, Time};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -27,96 +27,17 @@ const BATCH_BYTES: usize = 16 << 20;
 const BATCH_AGE: Duration = Duration::from_secs(2);
 /// ... or this long while nothing new comes.
 const IDLE_AGE: Duration = Duration::from_millis(500);
-/// The feeder is woken once this many changes wait.
-const WAKE_CHANGES: usize = 8192;
 /// How often expired history is looked for.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait before a failed write is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// How long rows may be unreadable before a batch is made without them, as if they were damaged.
+const UNREADABLE_MAX: Duration = Duration::from_secs(10);
 /// Dead letters removed per round, and how long the removals of one round have to become readable.
 const REMOVED_PER_ROUND: usize = 1000;
 const CLEAN_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes that are merged after each batch, and at a time while there is nothing else to do.
 const MERGE_BYTES: usize = 4 << 20;
-
-/// Someone who waits for the version that is exactly at a position.
-pub type Seal = (u64, oneshot::Sender<Arc<Version>>);
-
-#[derive(Default)]
-struct Backlog {
-    fed: Vec<Fed>,
-    changes: usize,
-    /// Who waits for everything that was pushed before to be readable.
-    flushes: Vec<oneshot::Sender<()>>,
-    seals: Vec<Seal>,
-    is_nudged: bool,
-    is_closed: bool,
-}
-
-/// What waits for the feeder.
-#[derive(Default)]
-pub struct FeedQueue {
-    backlog: Mutex<Backlog>,
-    signal: Condvar,
-    /// Why the tables cannot be written at present.
-    trouble: Mutex<Option<String>>,
-}
-
-impl FeedQueue {
-    /// Wakes the feeder only once in a while: it has time, and waking it for every group would cost more than the
-    /// feeding.
-    pub fn push(&self, fed: Fed) {
-        let mut backlog = self.lock();
-        backlog.changes += fed.changes.len();
-        backlog.fed.push(fed);
-        let is_enough = backlog.changes >= WAKE_CHANGES;
-        drop(backlog);
-        if is_enough {
-            self.signal.notify_one();
-        }
-    }
-
-    /// Completes when everything pushed before is readable in the tables.
-    pub fn flush(&self) -> oneshot::Receiver<()> {
-        let (done, flushed) = oneshot::channel();
-        self.lock().flushes.push(done);
-        self.signal.notify_one();
-        flushed
-    }
-
-    /// Gives the version that is exactly at this position. To be asked for before anything beyond it is pushed.
-    pub fn seal(&self, position: u64) -> oneshot::Receiver<Arc<Version>> {
-        let (done, sealed) = oneshot::channel();
-        self.lock().seals.push((position, done));
-        self.signal.notify_one();
-        sealed
-    }
-
-    pub fn nudge(&self) {
-        self.lock().is_nudged = true;
-        self.signal.notify_one();
-    }
-
-    pub fn close(&self) {
-        self.lock().is_closed = true;
-        self.signal.notify_one();
-    }
-
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().expect("no one panics holding the trouble").clone()
-    }
-
-    fn set_trouble(&self, trouble: Option<String>) -> bool {
-        let mut current = self.trouble.lock().expect("no one panics holding the trouble");
-        let is_new = *current != trouble;
-        *current = trouble;
-        is_new
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().expect("no one panics holding the backlog")
-    }
-}
 
 /// Says that the feeder has ended, should it panic: writers are then turned away, and the process is not ready.
 struct PanicGuard(Arc<FeedQueue>);
@@ -141,6 +62,8 @@ pub struct Feeder {
     pub seals: Vec<Seal>,
     /// The edition of the tables that the shard holds.
     pub adopted: AtomicU64,
+    /// Since when rows that a batch needs cannot be read.
+    pub unreadable_since: Option<Instant>,
 }
 
 impl Feeder {
@@ -160,10 +83,10 @@ impl Feeder {
                 Some(_) => IDLE_AGE,
                 None => UPKEEP_INTERVAL,
             };
-            let mut backlog = self.wait(patience);
+            let mut backlog = self.queue.wait(patience);
             let (is_closed, is_idle) = (backlog.is_closed, backlog.fed.is_empty());
             self.take_in(&mut backlog);
-            let waits = !self.fold.is_empty() || self.links.library.tables.has_images();
+            let waits = !self.fold.is_empty() || self.links.library.tables.is_ahead();
             if waiting_since.is_none() && waits {
                 waiting_since = Some(Instant::now());
             }
@@ -194,25 +117,6 @@ impl Feeder {
         }
     }
 
-    fn wait(&self, patience: Duration) -> Backlog {
-        let mut backlog = self.queue.lock();
-        let is_called = |backlog: &Backlog| {
-            backlog.changes >= WAKE_CHANGES
-                || !backlog.flushes.is_empty()
-                || !backlog.seals.is_empty()
-                || backlog.is_closed
-                || backlog.is_nudged
-        };
-        if !is_called(&backlog) && !patience.is_zero() {
-            let woken = self.queue.signal.wait_timeout(backlog, patience);
-            backlog = woken.expect("no one panics holding the backlog").0;
-        }
-        let is_closed = backlog.is_closed;
-        let taken = std::mem::take(&mut *backlog);
-        backlog.is_closed = is_closed;
-        taken
-    }
-
     /// Folds what has been pushed. Whoever wants the version at a position gets it before anything beyond is folded.
     fn take_in(&mut self, backlog: &mut Backlog) {
         self.seals.append(&mut backlog.seals);
@@ -241,14 +145,17 @@ impl Feeder {
             return true;
         }
         let front = self.front.clone();
-        let batch = self.fold.batch(&self.links.library, self.clock.aged(), &|| front.give_way());
-        match batch {
+        let is_patient = self.unreadable_since.is_none_or(|since| since.elapsed() < UNREADABLE_MAX);
+        let now = self.clock.aged();
+        match self.fold.batch(&self.links.library, now, is_patient, &|| front.give_way()) {
             Ok(batch) => {
                 self.links.library.tables.show(batch);
                 self.fold.clear();
+                self.unreadable_since = None;
                 true
             }
             Err(error) => {
+                self.unreadable_since.get_or_insert_with(Instant::now);
                 self.is_troubled(&error.to_string());
                 false
             }
@@ -275,11 +182,13 @@ impl Feeder {
         }
     }
 
-    /// While the disk cannot be written, what is pushed becomes readable all the same.
+    /// While the disk cannot be written, what is pushed becomes readable all the same, and history that is over goes:
+    /// it may be what fills the disk.
     fn answer_readers(&mut self) {
+        self.drop_expired();
         let until = Instant::now() + RETRY_INTERVAL;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            let mut backlog = self.wait(left);
+            let mut backlog = self.queue.wait(left);
             self.take_in(&mut backlog);
             if !backlog.flushes.is_empty() && self.show() {
                 answer(backlog.flushes);
@@ -329,7 +238,11 @@ impl Feeder {
                 self.adopt();
                 is_more
             }
-            Err(error) => self.failed("merge", &error),
+            Err(error) => {
+                self.failed("merge", &error);
+                // Whatever cannot be read has been set aside, and others are to be merged.
+                error.unreadable().is_some()
+            }
         }
     }
 
@@ -353,7 +266,7 @@ impl Feeder {
             return false;
         }
         // Whatever died before this instant is looked at.
-        let mut backlog = self.wait(Duration::ZERO);
+        let mut backlog = self.queue.wait(Duration::ZERO);
         self.take_in(&mut backlog);
         self.queue.lock().is_nudged |= backlog.is_nudged;
         if !self.show() {
@@ -362,7 +275,7 @@ impl Feeder {
         }
         answer(backlog.flushes);
         let version = self.links.library.version();
-        let due = match expired(&version, self.clock.aged()) {
+        let due = match self.expired(&version) {
             Ok(due) => due,
             Err(error) => {
                 tracing::error!(op = "retention", err = %error, "storage error");
@@ -379,26 +292,30 @@ impl Feeder {
         tracing::debug!(count = removed, what = "dead letters", "retention removed");
         count == REMOVED_PER_ROUND || !part.rest.is_empty()
     }
+
+    /// Dead letters whose time is over, some of them.
+    fn expired(&self, version: &Version) -> Result<Vec<Arc<Final>>, Failure> {
+        let later = self.clock.aged().plus(Duration::from_millis(1));
+        let (from, to) = (record_key(&[DEAD_EXPIRY]), record_key(&dead_expiry_key(later, 0)));
+        let mut walk = version.walk(Group::Rows, &from, &to).map_err(library::failed)?;
+        let mut due = Vec::new();
+        while let Some((key, row)) = walk.row().filter(|_| due.len() < REMOVED_PER_ROUND) {
+            let no = key.get(10..18).and_then(|no| no.try_into().ok()).map(u64::from_be_bytes);
+            if let Some(no) = no.filter(|_| row.is_some()) {
+                match library::last(version, no) {
+                    Ok(last) => due.extend(last.map(Arc::new)),
+                    // It stays; the others go.
+                    Err(error) => self.links.library.tell("retention", no, &error),
+                }
+            }
+            walk.advance().map_err(library::failed)?;
+        }
+        Ok(due)
+    }
 }
 
 fn answer(flushes: Vec<oneshot::Sender<()>>) {
     for done in flushes {
         let _ = done.send(());
     }
-}
-
-/// Dead letters whose time is over, some of them.
-fn expired(version: &Version, now: Time) -> Result<Vec<Arc<crate::local::format::records::Final>>, Failure> {
-    let (from, to) =
-        (record_key(&[DEAD_EXPIRY]), record_key(&dead_expiry_key(now.plus(Duration::from_millis(1)), 0)));
-    let mut walk = version.walk(Group::Rows, &from, &to).map_err(library::failed)?;
-    let mut due = Vec::new();
-    while let Some((key, row)) = walk.row().filter(|_| due.len() < REMOVED_PER_ROUND) {
-        let no = key.get(10..18).and_then(|no| no.try_into().ok()).map(u64::from_be_bytes);
-        if let Some(no) = no.filter(|_| row.is_some()) {
-            due.extend(library::last(version, no)?.map(Arc::new));
-        }
-        walk.advance().map_err(library::failed)?;
-    }
-    Ok(due)
 }

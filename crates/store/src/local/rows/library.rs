@@ -3,19 +3,21 @@
 //! Used off the owner's thread. Records enter the tables before they leave memory, so a lookup that the owner sent
 //! here because memory had nothing finds them.
 
+use crate::local::engine::meters::Meters;
 use crate::local::format::codec::Corrupt;
 use crate::local::format::codec::Reader;
 use crate::local::format::ids::{IdKey, place_of};
 use crate::local::format::parts;
 use crate::local::format::records::{
-    DELIVERY, DELIVERY_BODY, Detail, Final, PartialTask, StateRow, delivery_key, hint_key, key_hash,
-    record_key,
+    DELIVERY, DELIVERY_BODY, Detail, Final, PartialTask, StateRow, TaskHead, delivery_key, head_key,
+    hint_key, key_hash, lost, record_key, state_key,
 };
 use crate::local::store::imports::Imports;
 use crate::local::tables::{Group, LiveRow, TableError, Tables, Version};
-use codeq_queue::{Failure, Task, TaskId, Time};
+use codeq_queue::{Body, Failure, Task, TaskId, Time};
 use std::collections::HashSet;
 use std::sync::Arc;
+use thiserror::Error;
 
 /// Numbers that lie this many times wider apart than together are looked up one by one.
 const SCATTERED: u64 = 4;
@@ -24,7 +26,11 @@ pub struct TaskReader {
     pub tables: Arc<Tables>,
     pub ids: IdKey,
     pub imports: Arc<Imports>,
+    /// Where damage is counted.
+    pub meters: Arc<Meters>,
 }
+
+pub const MISSING: Corrupt = Corrupt("it is missing");
 
 /// Places of an id, one bit for each.
 pub type PlaceBits = u64;
@@ -33,13 +39,41 @@ pub fn place_bit(tail: u64) -> PlaceBits {
     1 << place_of(tail)
 }
 
-/// What is read here may tell of a write that is durable by now.
-pub fn failed(error: TableError) -> Failure {
-    Failure::unknown(format!("reading the tables failed: {error}"))
+/// Why something could not be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error("reading the tables failed: {0}")]
+    Table(#[from] TableError),
+    #[error("the {what} of task {no}: {reason}")]
+    Row { no: u64, what: &'static str, reason: Corrupt },
 }
 
-pub fn damaged(no: u64, what: &'static str) -> impl Fn(Corrupt) -> Failure {
-    move |error| Failure::Internal(format!("the {what} of task {no}: {error}"))
+impl ReadError {
+    /// Reading once more will not help.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            ReadError::Table(error) => error.is_damage(),
+            ReadError::Row { .. } => true,
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        match error.is_damage() {
+            true => Failure::Internal(error.to_string()),
+            // What is read may tell of a write that is durable by now.
+            false => Failure::unknown(error.to_string()),
+        }
+    }
+}
+
+pub fn failed(error: TableError) -> Failure {
+    ReadError::Table(error).into()
+}
+
+pub fn damaged(no: u64, what: &'static str) -> impl Fn(Corrupt) -> ReadError {
+    move |reason| ReadError::Row { no, what, reason }
 }
 
 impl TaskReader {
@@ -47,8 +81,14 @@ impl TaskReader {
         self.tables.version()
     }
 
+    /// Says that something of a task could not be read, where nobody is answered with the error.
+    pub fn tell(&self, op: &'static str, task: u64, error: &ReadError) {
+        tracing::error!(op, task, err = %error, "storage error");
+        self.meters.met_damage();
+    }
+
     /// Adds to a sketch what memory had forgotten. False if the task is gone by now.
-    pub fn complete(&self, sketch: &mut PartialTask) -> Result<bool, Failure> {
+    pub fn complete(&self, sketch: &mut PartialTask) -> Result<bool, ReadError> {
         if sketch.detail.is_complete() {
             return Ok(true);
         }
@@ -63,10 +103,26 @@ impl TaskReader {
         Ok(is_there)
     }
 
+    /// The task to be shown. In place of a body that is damaged it has what says so.
     pub fn task(&self, mut sketch: PartialTask) -> Result<Task, Failure> {
+        if let Err(error) = self.complete(&mut sketch) {
+            let head = head(&self.version(), sketch.no).filter(|_| error.is_damage());
+            let Some(head) = head else { return Err(error.into()) };
+            self.tell("read", sketch.no, &error);
+            sketch.detail.body.get_or_insert_with(|| Arc::new(lost(head)));
+            sketch.detail.fill(past(&self.version(), sketch.no).unwrap_or_default());
+        }
+        Ok(self.known(&sketch)?)
+    }
+
+    /// The task with all that belongs to it, to be worked on.
+    pub fn whole(&self, mut sketch: PartialTask) -> Result<Task, ReadError> {
         self.complete(&mut sketch)?;
-        let no = sketch.no;
-        sketch.task(&self.ids).ok_or_else(|| Failure::Internal(format!("the body of task {no} is missing")))
+        self.known(&sketch)
+    }
+
+    fn known(&self, sketch: &PartialTask) -> Result<Task, ReadError> {
+        sketch.task(&self.ids).ok_or_else(|| damaged(sketch.no, "body")(MISSING))
     }
 
     /// The final record of `id` at one of these places, if it is the tenant's and not over.
@@ -95,7 +151,8 @@ impl TaskReader {
     /// The final records under every number that an id may have, whoever they belong to.
     pub fn neighbours(&self, version: &Version, id: &TaskId) -> Result<Vec<Arc<Final>>, Failure> {
         let found = self.imports.places().map(|place| last(version, self.ids.at(id, place).0));
-        found.filter_map(|found| found.map(|found| found.map(Arc::new)).transpose()).collect()
+        let found: Result<Vec<Option<Final>>, ReadError> = found.collect();
+        Ok(found?.into_iter().flatten().map(Arc::new).collect())
     }
 
     /// The same, of a record that memory had.
@@ -145,19 +202,39 @@ impl TaskReader {
 }
 
 /// Body, error and history of a live task.
-pub fn detail(version: &Version, no: u64) -> Result<Option<Detail>, Failure> {
-    let Some(LiveRow { body, state, .. }) = version.live(no).map_err(failed)? else { return Ok(None) };
+pub fn detail(version: &Version, no: u64) -> Result<Option<Detail>, ReadError> {
+    let Some(LiveRow { body, state, .. }) = version.live(no)? else { return Ok(None) };
     read_detail(no, &body, state).map(Some)
 }
 
-fn read_detail(no: u64, body: &[u8], state: Option<Vec<u8>>) -> Result<Detail, Failure> {
+fn read_detail(no: u64, body: &[u8], state: Option<Vec<u8>>) -> Result<Detail, ReadError> {
     let body = parts::read_body(&mut Reader(body)).map_err(damaged(no, "body"))?;
-    let mut detail = Detail::of(Arc::new(body));
+    Ok(Detail { body: Some(Arc::new(body)), ..read_past(no, state)? })
+}
+
+/// Error and history of a live task, without its body.
+pub fn past(version: &Version, no: u64) -> Result<Detail, ReadError> {
+    read_past(no, version.get(Group::Rows, &state_key(no))?)
+}
+
+fn read_past(no: u64, state: Option<Vec<u8>>) -> Result<Detail, ReadError> {
+    let mut detail = Detail { is_whole: true, ..Detail::default() };
     if let Some(row) = state {
         let state = StateRow::read(&row).map_err(damaged(no, "state"))?;
         (detail.error, detail.history, detail.checkpoint) = (state.error, state.history, state.checkpoint);
     }
     Ok(detail)
+}
+
+/// What is left of a body that is damaged: what the head of the task says, if that can be read.
+pub fn remains(version: &Version, last: &Final) -> Body {
+    lost(head(version, last.sketch.no).unwrap_or_else(|| last.nameless_body()))
+}
+
+/// What the head of a live task knows of its body.
+fn head(version: &Version, no: u64) -> Option<Body> {
+    let row = version.get(Group::Bodies, &head_key(no)).ok().flatten()?;
+    TaskHead::read_head(&row).ok().map(|head| Arc::unwrap_or_clone(head.body))
 }
 
 /// The body of a callback; `None` if the callback is gone by now.
@@ -173,11 +250,11 @@ pub fn callback_body(version: &Version, id: u128) -> Result<Option<Arc<str>>, Fa
 }
 
 /// The final record under a number: a dead letter, or one whose bucket is still there.
-pub fn last(version: &Version, no: u64) -> Result<Option<Final>, Failure> {
-    let dead = version.get(Group::Dead, &no.to_be_bytes()).map_err(failed)?;
+pub fn last(version: &Version, no: u64) -> Result<Option<Final>, ReadError> {
+    let dead = version.get(Group::Dead, &no.to_be_bytes())?;
     let row = match dead {
         Some(row) => Some(row),
-        None => version.ended(no).map_err(failed)?.map(|(_, row)| row),
+        None => version.ended(no)?.map(|(_, row)| row),
     };
     row.map(|row| Final::read(no, &row).map_err(damaged(no, "final record"))).transpose()
 }

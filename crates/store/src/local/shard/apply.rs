@@ -28,7 +28,7 @@ impl Shard {
                 self.counters.next_no = self.counters.next_no.max(no + 1);
                 let seed = TaskHead { tail, created_at: at, priority, max_attempts, state, body };
                 self.admit(no, &seed, Detail::of(seed.body.clone()));
-                self.store_unique(no, &seed);
+                self.take_unique(no, &seed);
                 self.count_joined(&seed.body, at);
                 self.changes.push(Change::Created { no, seed });
             }
@@ -172,7 +172,6 @@ impl Shard {
             let key = idem_key(&self.queues.at(queue).key, text);
             self.keys.insert(key, no);
         }
-        self.take_unique(queue, no, seed);
         let lane = self.lane_of(queue, body.options.as_ref().and_then(|options| options.lane.as_deref()));
         if let Some(batch) = body.batch() {
             self.batches.enlist(batch, no);
@@ -401,9 +400,10 @@ impl Shard {
             body,
         };
         let detail = Detail { body: Some(seed.body.clone()), ..sketch.detail.clone() };
-        let others = self.unique_of_others(sketch, at);
         let slot_id = self.admit(no, &seed, detail);
-        self.leave_unique(others);
+        if self.unique_again(sketch, at).is_some() {
+            self.take_unique(no, &seed);
+        }
         let slot = self.slots.at_mut(slot_id);
         (slot.attempts, slot.refunds, slot.updated_at) = (sketch.attempts, refunds, at);
         let queue = slot.queue;

@@ -188,6 +188,10 @@ impl Shard {
             body,
         };
         let slot_id = self.admit(sketch.no, &seed, sketch.detail.clone());
+        let now = self.counters.last;
+        if self.unique_again(&sketch, now).is_some() && !self.is_unique_taken(&sketch, now) {
+            self.take_unique(sketch.no, &seed);
+        }
         let slot = self.slots.at_mut(slot_id);
         (slot.attempts, slot.refunds, slot.updated_at) = (sketch.attempts, sketch.refunds, sketch.updated_at);
         self.changes.push(Change::Created { no: sketch.no, seed });

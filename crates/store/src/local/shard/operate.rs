@@ -2,6 +2,7 @@
 
 use super::produce::TaskLookup;
 use super::turn::{Part, Reply, Turn};
+use super::unique;
 use super::{Recent, Shard};
 use crate::local::engine::failures;
 use crate::local::format::audit;
@@ -162,6 +163,10 @@ impl Turn<'_> {
         if self.shard.is_unique_taken(&letter.sketch, self.now) {
             return Err(Refusal::UniqueConflict);
         }
+        if letter.sketch.detail.body.as_deref().is_some_and(records::is_lost) {
+            // There is nothing that a worker could be given.
+            return Err(Refusal::InvalidBody);
+        }
         let no = letter.sketch.no;
         let entry = Entry::Reopened {
             no,
@@ -199,6 +204,10 @@ impl Turn<'_> {
         let dead_in = body.filter(|_| is_dead).map(|body| QueueKey::new(&body.tenant, &body.command));
         let (no, expires, key) = (last.sketch.no, last.expires, last.key.clone());
         let counted = failures::bucket(last).zip(body);
+        if let Some(key) = self.shard.unique_kept(&last.sketch) {
+            // It would name a task that is not there.
+            self.log(Entry::Record { key: unique::row_key(&key), value: None });
+        }
         self.log(Entry::Removed { no, at: self.now, expires, dead_in, key });
         if let Some((bucket, body)) = counted {
             let queue = QueueKey::new(&body.tenant, &body.command);

@@ -75,19 +75,48 @@ fn read_holder(bytes: &[u8]) -> Result<Holder, Corrupt> {
 }
 
 impl Shard {
-    /// A live task takes its key, unless it has been claimed and the key was for that long only.
-    pub(super) fn take_unique(&mut self, queue: u32, no: u64, seed: &TaskHead) {
-        let Some(rule) = seed.body.unique() else { return };
-        let key = idem_key(&self.queues.at(queue).key, &rule.key);
+    /// The key of a task, and until when it has it, if that is known from the beginning.
+    fn unique_of(&self, seed: &TaskHead) -> Option<(IdemKey, Option<Time>)> {
+        let rule = seed.body.unique()?;
+        let key = idem_key(&QueueKey::new(&seed.body.tenant, &seed.body.command), &rule.key);
         let until = match rule.until {
             UniqueUntil::For(life) => Some(seed.created_at.plus(life)),
             UniqueUntil::Started | UniqueUntil::Ended => None,
         };
-        self.unique.insert(key, Holder { no, tail: seed.tail, until });
+        Some((key, until))
     }
 
-    /// The key that a task had and has again after a requeue.
-    fn unique_again(&self, last: &PartialTask, now: Time) -> Option<IdemKey> {
+    /// A live task takes its key, whoever has it. The tables know of keys that may outlive their task, and of no other.
+    pub(super) fn take_unique(&mut self, no: u64, seed: &TaskHead) {
+        let Some((key, until)) = self.unique_of(seed) else { return };
+        let is_stored = self.unique.get(&key).is_some_and(|before| before.until.is_some());
+        let holder = Holder { no, tail: seed.tail, until };
+        self.unique.insert(key.clone(), holder);
+        let value = until.map(|_| write_holder(holder));
+        if value.is_some() || is_stored {
+            self.changes.push(Change::Record { key: row_key(&key), value });
+        }
+    }
+
+    /// A live task that was loaded has its key, unless the time of it is over or one that was there before has it.
+    pub fn load_unique(&mut self, no: u64, seed: &TaskHead) {
+        let Some((key, until)) = self.unique_of(seed) else { return };
+        let is_over = until.is_some_and(|until| until <= self.counters.last);
+        if !is_over && self.unique.get(&key).is_none() {
+            self.unique.insert(key, Holder { no, tail: seed.tail, until });
+        }
+    }
+
+    /// The key that a task which has ended still has, because it was taken for some time.
+    pub(super) fn unique_kept(&self, last: &PartialTask) -> Option<IdemKey> {
+        let body = last.detail.body.as_ref()?;
+        let rule = body.unique().filter(|rule| matches!(rule.until, UniqueUntil::For(_)))?;
+        let key = idem_key(&QueueKey::new(&body.tenant, &body.command), &rule.key);
+        self.unique.get(&key).is_some_and(|holder| holder.no == last.no).then_some(key)
+    }
+
+    /// The key that a task takes again after a requeue, and after an import.
+    pub(super) fn unique_again(&self, last: &PartialTask, now: Time) -> Option<IdemKey> {
         let body = last.detail.body.as_ref()?;
         let rule = body.unique().filter(|rule| rule.is_taken_again(last.created_at, last.attempts, now))?;
         Some(idem_key(&QueueKey::new(&body.tenant, &body.command), &rule.key))
@@ -97,43 +126,6 @@ impl Shard {
     pub(super) fn is_unique_taken(&self, last: &PartialTask, now: Time) -> bool {
         let holder = self.unique_again(last, now).and_then(|key| self.unique.get(&key));
         holder.is_some_and(|holder| holder.no != last.no && holder.until.is_none_or(|until| until > now))
-    }
-
-    /// Who has the key that a reopened task does not take again.
-    pub(super) fn unique_of_others(
-        &self,
-        last: &PartialTask,
-        now: Time,
-    ) -> Option<(IdemKey, Option<Holder>)> {
-        let body = last.detail.body.as_ref()?;
-        let rule = body.unique()?;
-        if rule.is_taken_again(last.created_at, last.attempts, now) {
-            return None;
-        }
-        let key = idem_key(&QueueKey::new(&body.tenant, &body.command), &rule.key);
-        let holder = self.unique.get(&key);
-        Some((key, holder))
-    }
-
-    /// Leaves a key with the one that had it.
-    pub(super) fn leave_unique(&mut self, others: Option<(IdemKey, Option<Holder>)>) {
-        match others {
-            Some((key, Some(holder))) => self.unique.insert(key, holder),
-            Some((key, None)) => self.unique.remove(&key),
-            None => {}
-        }
-    }
-
-    /// Has the tables know of a key that may outlive its task.
-    pub(super) fn store_unique(&mut self, no: u64, seed: &TaskHead) {
-        let Some(rule) = seed.body.unique().filter(|rule| matches!(rule.until, UniqueUntil::For(_))) else {
-            return;
-        };
-        let queue = self.queues.intern(&seed.body.tenant, &seed.body.command);
-        let key = idem_key(&self.queues.at(queue).key, &rule.key);
-        if let Some(holder) = self.unique.get(&key).filter(|holder| holder.no == no) {
-            self.changes.push(Change::Record { key: row_key(&key), value: Some(write_holder(holder)) });
-        }
     }
 
     /// Frees the key of a live task that has come to this point: started, or ended.

@@ -26,6 +26,9 @@ const LANES_AHEAD: usize = 1024;
 /// Between two readings. Only part of what was read before is used up by then.
 const READ_PAUSE: Duration = Duration::from_micros(500);
 
+/// The error of a task that could not be lent because of it.
+const BODY_DAMAGED: &str = "the body of this task is damaged on the disk; it cannot be worked on";
+
 /// The answer to one item: known, or a refusal whose wording depends on a task that is no longer live.
 pub enum Item<T> {
     Known(Result<T, Refusal>),
@@ -154,10 +157,21 @@ impl Turn<'_> {
         let needs_tables = taken.iter().any(|sketch| !sketch.detail.is_complete());
         self.group.releases.push(Box::new(move |links| {
             let send = move |links: &Arc<ShardContext>| {
-                let tasks: Result<Vec<Task>, Failure> =
-                    taken.into_iter().map(|sketch| links.library.task(sketch)).collect();
-                // Tasks that could not be read stay lent; their leases run out.
-                if let Err(Ok(unwanted)) = reply.send(tasks)
+                let (mut tasks, mut unread) = (Vec::with_capacity(taken.len()), None);
+                for sketch in taken {
+                    let (no, attempts) = (sketch.no, sketch.attempts);
+                    match links.library.whole(sketch) {
+                        Ok(task) => tasks.push(task),
+                        Err(error) if error.is_damage() => {
+                            links.library.tell("claim", no, &error);
+                            links.inbox.post(move |turn| turn.end_damaged(no, attempts));
+                        }
+                        // It stays lent; its lease runs out.
+                        Err(error) => unread = Some(Failure::from(error)),
+                    }
+                }
+                let answer = unread.filter(|_| tasks.is_empty()).map_or(Ok(tasks), Err);
+                if let Err(Ok(unwanted)) = reply.send(answer)
                     && !unwanted.is_empty()
                 {
                     links.inbox.post(move |turn| turn.take_back(unwanted));
@@ -165,6 +179,19 @@ impl Turn<'_> {
             };
             links.send(needs_tables, send);
         }));
+    }
+
+    /// Ends a task that was lent and whose body is damaged on the disk: nobody can work on it, and those that were lent
+    /// with it are not to wait for its lease.
+    fn end_damaged(&mut self, no: u64, attempts: u32) {
+        let slot_id = self.shard.slots.find(no).filter(|_| self.unwritable.is_none());
+        let Some(slot_id) = slot_id else { return };
+        let slot = self.shard.slots.at(slot_id);
+        if slot.attempts == attempts && slot.state.lease().is_some() {
+            let error: Arc<str> = BODY_DAMAGED.into();
+            let record = self.failure(&error, FailureReason::MaxAttempts);
+            self.end(slot_id, State::Dead, Some(AttemptOutcome::Abandoned), Some(error), record);
+        }
     }
 
     /// Returns tasks that were lent to someone who vanished before the hand-over.

@@ -8,7 +8,7 @@
 use crate::local::engine::handle::ShardHandle;
 use crate::local::engine::inbox::{Inbox, Lane};
 use crate::local::format::ids::IdKey;
-use crate::local::format::records::{Detail, Final, PartialTask, StateRow, TaskHead};
+use crate::local::format::records::{Detail, Final, PartialTask, StateRow, TaskHead, lost};
 use crate::local::rows::library::{self, damaged, failed};
 use crate::local::shard::ShardContext;
 use crate::local::store::routes::Shards;
@@ -261,8 +261,16 @@ impl Scan<'_> {
             if command.zip(body).is_some_and(|(command, body)| !command.eq_ignore_ascii_case(&body.command)) {
                 return Ok(());
             }
-            let Some(detail) = library::detail(self.version, no)? else { return Ok(()) };
-            sketch.detail = detail;
+            match library::detail(self.version, no) {
+                Ok(Some(detail)) => sketch.detail = detail,
+                Ok(None) => return Ok(()),
+                // The others are to be seen all the same.
+                Err(error) if error.is_damage() => {
+                    tracing::error!(op = "list", err = %error, "storage error");
+                    sketch.detail.body = sketch.detail.body.map(|head| Arc::new(lost((*head).clone())));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         let Some(task) = sketch.task(self.ids) else { return Ok(()) };
         if self.page.filter.matches(&task) {

@@ -10,6 +10,7 @@ use super::writer::TableWriter;
 use crate::local::directory::files::File;
 use crate::local::format::records::{STATE, read_until};
 use codeq_queue::Time;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,22 +39,42 @@ pub struct Plan {
     pub has_oldest: bool,
 }
 
-/// What to merge next, if anything is worth it.
-pub fn choose(version: &Version) -> Option<Plan> {
+/// What to merge next, if anything is worth it. Tables that were set aside stay as they are, and what is on both sides
+/// of them is not merged across them.
+pub fn choose(version: &Version, set_aside: &HashSet<u64>) -> Option<Plan> {
     let count = version.tables().count();
     let newest = version.tables().map(|table| table.serial()).max()?;
     let plans = version.groups.iter().filter_map(|(group, tables)| {
         // What still lies in memory is merged once it has a file.
         let tables = &tables[..tables.iter().position(|table| table.number == 0).unwrap_or(tables.len())];
-        let run = match group {
-            Group::Bodies => emptied(tables).or_else(|| neighbours(*group, tables, count)),
-            Group::Rows | Group::Dead => outweighed(tables).or_else(|| neighbours(*group, tables, count)),
-            Group::Keys => neighbours(*group, tables, count),
-            Group::Ended(_) => neighbours(*group, tables, count).or_else(|| quiet(tables, newest)),
-        }?;
-        Some(Plan { group: *group, inputs: tables[run.clone()].to_vec(), has_oldest: run.start == 0 })
+        let mut begin = 0;
+        tables.split(|table| set_aside.contains(&table.serial())).find_map(|part| {
+            let (run, part_begin) = (run_of(*group, part, count, newest), begin);
+            begin += part.len() + 1;
+            let run = run?;
+            let has_oldest = part_begin + run.start == 0;
+            Some(Plan { group: *group, inputs: part[run].to_vec(), has_oldest })
+        })
     });
     plans.min_by_key(|plan| plan.inputs.iter().map(|table| table.length()).sum::<u64>())
+}
+
+fn run_of(group: Group, tables: &[Arc<Table>], count: usize, newest: u64) -> Option<Run> {
+    match group {
+        Group::Bodies => emptied(tables).or_else(|| neighbours(group, tables, count)),
+        Group::Rows | Group::Dead => outweighed(tables).or_else(|| neighbours(group, tables, count)),
+        Group::Keys => neighbours(group, tables, count),
+        Group::Ended(_) => neighbours(group, tables, count).or_else(|| quiet(tables, newest)),
+    }
+}
+
+/// Which of the tables to be merged are to be left alone after this error: the one that cannot be read, or all if it is
+/// another one that says which of their rows are needed.
+pub fn culprits(inputs: &[Arc<Table>], error: &TableError) -> Vec<u64> {
+    let Some(file) = error.unreadable() else { return Vec::new() };
+    let is_culprit = |table: &&Arc<Table>| table.path == *file;
+    let found: Vec<u64> = inputs.iter().filter(is_culprit).map(|table| table.serial()).collect();
+    if found.is_empty() { inputs.iter().map(|table| table.serial()).collect() } else { found }
 }
 
 type Run = std::ops::Range<usize>;
@@ -164,6 +185,10 @@ impl Merge {
         self.number
     }
 
+    pub fn inputs(&self) -> &[Arc<Table>] {
+        &self.plan.inputs
+    }
+
     /// Goes on for about this many bytes. True when all rows have been written.
     pub fn step(&mut self, bytes: usize, pause: &dyn Fn()) -> Result<bool, TableError> {
         let (mut done, mut rows) = (0, 0);
@@ -239,7 +264,7 @@ fn is_needed(
         // A state that says "ended" hides a head until the head itself goes.
         (Group::Rows, None) if plan.has_oldest && key.first() == Some(&STATE) => {
             let number = key[1..].try_into().map(u64::from_be_bytes).unwrap_or_default();
-            version.has_head(number)
+            Ok(version.has_head(number))
         }
         (Group::Keys, Some(value)) if plan.has_oldest => Ok(read_until(value) > now.millis()),
         (_, None) => Ok(!plan.has_oldest),

@@ -11,7 +11,8 @@
 //! What holds at any instant: a catalog names only files that were synced, names included, before it was written;
 //! a named file is never written again, nor removed before a catalog without it is durable; a catalog is exactly
 //! the state at its position. After a failed write or sync nothing is synced again and believed: the next attempt
-//! writes new files under new numbers.
+//! writes new files under new numbers. Files that were synced are not written again because the catalog that was to
+//! name them failed: only the catalog is.
 //!
 //! One thread, the feeder, changes anything here. Readers take a [`Version`] and see one instant for as long as
 //! they hold it; files that were unlinked meanwhile stay readable.
@@ -20,19 +21,23 @@ mod block;
 mod bulk;
 mod cache;
 mod catalog;
+mod cursor;
 mod filter;
 mod merging;
+mod reserve;
 mod table;
 #[cfg(test)]
 mod tests;
 mod version;
 mod writer;
+mod writing;
 
 pub use bulk::BulkTables;
 pub use cache::BlockCache;
 pub use catalog::{CatalogError, NAME as CATALOG_NAME};
 pub use filter::PROBES as FILTER_PROBES;
 pub use merging::ROWS_PER_PAUSE;
+pub use reserve::{is_full, with_reserve};
 pub use table::{Group, Table, TableError};
 pub use version::{Live, LiveHead, LiveRow, Version, Walk};
 pub use writer::TableWriter;
@@ -40,10 +45,8 @@ pub use writer::TableWriter;
 use crate::local::directory::files::{Files, MemoryFile};
 pub use crate::local::format::records::Counters;
 use catalog::{Catalog, NamedTable};
-use codeq_queue::Time;
-use merging::{Merge, Plan};
+use merging::Merge;
 use std::collections::HashSet;
-use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -68,6 +71,12 @@ struct Edits {
     /// The names of all files that a durable catalog may name, or an attempt has left behind.
     names: Vec<String>,
     merge: Option<Merge>,
+    /// What the catalog on the disk says, as far as is known.
+    durable: Version,
+    /// Files are shown that this catalog does not name.
+    is_ahead: bool,
+    /// Tables that could not be read when they were to be merged: they are left alone until the next opening.
+    set_aside: HashSet<u64>,
 }
 
 /// A table that lies in memory.
@@ -124,7 +133,13 @@ impl Tables {
             images: Vec::new(),
             names: kept,
             merge: None,
+            durable: version.clone(),
+            is_ahead: false,
+            set_aside: HashSet::new(),
         };
+        if !is_read_only {
+            reserve::keep(&*files);
+        }
         Ok(Tables { files, cache, key, current: Mutex::new(Arc::new(version)), edits: Mutex::new(edits) })
     }
 
@@ -133,9 +148,9 @@ impl Tables {
         self.current.lock().expect("no one panics holding the version").clone()
     }
 
-    fn publish(&self, mut version: Version) {
-        version.edition += 1;
-        *self.current.lock().expect("no one panics holding the version") = Arc::new(version);
+    fn publish(&self, version: Version) {
+        let mut current = self.current.lock().expect("no one panics holding the version");
+        *current = Arc::new(Version { edition: current.edition + 1, ..version });
     }
 
     fn edits(&self) -> std::sync::MutexGuard<'_, Edits> {
@@ -170,9 +185,9 @@ impl Tables {
         self.publish(version);
     }
 
-    /// Whether something is shown that is not on the disk.
-    pub fn has_images(&self) -> bool {
-        !self.edits().images.is_empty()
+    /// Whether something is shown that the catalog on the disk does not have.
+    pub fn is_ahead(&self) -> bool {
+        self.edits().is_ahead()
     }
 
     /// Makes one image of those of each group: they may have been shown one by one.
@@ -195,117 +210,6 @@ impl Tables {
         Ok(())
     }
 
-    /// Brings everything that is shown onto the disk, and notes the segments of the journal that are needed besides.
-    /// After an error nothing is known to have been written; the
-    /// next call tries again under new names.
-    pub fn persist(&self, segments: Vec<String>) -> Result<(), TableError> {
-        let mut edits = self.edits();
-        let mut version = Version { segments, ..(*self.version()).clone() };
-        self.join_images(&mut edits, &mut version)?;
-        self.publish(version.clone());
-        let attempt = edits.names.len();
-        if let Err(error) = self.write_images(&mut edits, &mut version) {
-            // No catalog can name these.
-            for name in edits.names.split_off(attempt) {
-                let _ = self.files.remove(&name);
-            }
-            return Err(error.into());
-        }
-        self.replace_catalog(&mut edits, version)?;
-        edits.images.clear();
-        Ok(())
-    }
-
-    fn write_images(&self, edits: &mut Edits, version: &mut Version) -> io::Result<()> {
-        for index in 0..edits.images.len() {
-            let number = edits.take_number();
-            let name = catalog::name_of(number);
-            edits.names.push(name.clone());
-            let (serial, image) = &edits.images[index];
-            let file = self.files.create(&name)?;
-            file.write_at(&image.read(), 0)?;
-            file.sync_data()?;
-            version.replace_file(*serial, number, &file, self.files.path_of(&name));
-        }
-        Ok(())
-    }
-
-    /// Makes the catalog of this version durable, shows it, and removes what it does not name. After an error the
-    /// disk may have either catalog, so the files of both stay until a later one is durable.
-    fn replace_catalog(&self, edits: &mut Edits, version: Version) -> Result<(), TableError> {
-        let catalog = Catalog::of(&version, edits.next_number);
-        self.files.sync_dir()?;
-        catalog.write(&*self.files, self.key)?;
-        self.publish(version);
-        let kept: HashSet<String> = catalog.tables.iter().map(NamedTable::name).collect();
-        let merged = edits.merge.as_ref().map(|merge| catalog::name_of(merge.number()));
-        let is_kept = |name: &String| kept.contains(name) || merged.as_ref() == Some(name);
-        let (names, gone) = std::mem::take(&mut edits.names).into_iter().partition::<Vec<_>, _>(is_kept);
-        edits.names = names;
-        for name in gone {
-            // A name that stays is removed by the next opening.
-            let _ = self.files.remove(&name);
-        }
-        Ok(())
-    }
-
-    /// Drops the history that is over by now. Returns how many tables that were.
-    pub fn drop_expired(&self, now: Time) -> Result<usize, TableError> {
-        let mut edits = self.edits();
-        let mut version = (*self.version()).clone();
-        let count = version.drop_expired(now);
-        if count == 0 || !edits.images.is_empty() {
-            return Ok(0);
-        }
-        if edits.merge.as_ref().is_some_and(|merge| !merge.still_fits(&version)) {
-            self.give_up_merge(&mut edits);
-        }
-        self.replace_catalog(&mut edits, version)?;
-        Ok(count)
-    }
-
-    /// A bounded piece of merging: small tables become larger ones, rows that nobody needs go. True if there is
-    /// more to do.
-    pub fn merge_some(&self, now: Time, bytes: usize, pause: &dyn Fn()) -> Result<bool, TableError> {
-        let mut edits = self.edits();
-        if edits.merge.is_none() {
-            let Some(plan) = merging::choose(&self.version()) else { return Ok(false) };
-            edits.merge = Some(self.begin_merge(&mut edits, plan, now)?);
-        }
-        let merge = edits.merge.as_mut().expect("begun above");
-        let is_done = match merge.step(bytes, pause) {
-            Ok(is_done) => is_done,
-            Err(error) => {
-                self.give_up_merge(&mut edits);
-                return Err(error);
-            }
-        };
-        // Beside images, the catalog would name tables that have no file.
-        if is_done && edits.images.is_empty() {
-            let merge = edits.merge.take().expect("it has just ended");
-            let mut version = (*self.version()).clone();
-            merge.finish(&mut version, &self.cache)?;
-            self.replace_catalog(&mut edits, version)?;
-        }
-        Ok(edits.images.is_empty())
-    }
-
-    fn begin_merge(&self, edits: &mut Edits, plan: Plan, now: Time) -> Result<Merge, TableError> {
-        let (serial, number) = (edits.take_number(), edits.take_number());
-        let name = catalog::name_of(number);
-        edits.names.push(name.clone());
-        let writer = TableWriter::new(self.files.create(&name)?, plan.group, serial, self.key);
-        Merge::begin(plan, self.version(), writer, (number, self.files.path_of(&name)), now)
-    }
-
-    fn give_up_merge(&self, edits: &mut Edits) {
-        if let Some(merge) = edits.merge.take() {
-            let name = catalog::name_of(merge.number());
-            edits.names.retain(|other| *other != name);
-            let _ = self.files.remove(&name);
-        }
-    }
-
     /// Room taken on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.version().tables().map(|table| table.length()).sum()
@@ -313,6 +217,10 @@ impl Tables {
 }
 
 impl Edits {
+    fn is_ahead(&self) -> bool {
+        self.is_ahead || !self.images.is_empty()
+    }
+
     fn take_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number - 1

@@ -2,6 +2,7 @@
 
 use super::block::{self, Block};
 use super::cache::BlockCache;
+use super::cursor::{Cursor, block_of};
 use super::filter::{self, FilterShape};
 use crate::local::directory::files::File;
 use crate::local::format::codec::{Corrupt, Reader, Writer};
@@ -73,8 +74,25 @@ impl Group {
 pub enum TableError {
     #[error("the tables could not be read or written: {0}")]
     Io(#[from] io::Error),
+    #[error("{} cannot be read at byte {offset}: {source}", .file.display())]
+    Unreadable { file: PathBuf, offset: u64, source: io::Error },
     #[error("{} is damaged at byte {offset}: {reason}", .file.display())]
     Damaged { file: PathBuf, offset: u64, reason: &'static str },
+}
+
+impl TableError {
+    /// Reading once more will not help: what lies there is not what was written.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, TableError::Damaged { .. })
+    }
+
+    /// The file that cannot be read, or not as it was written.
+    pub fn unreadable(&self) -> Option<&PathBuf> {
+        match self {
+            TableError::Unreadable { file, .. } | TableError::Damaged { file, .. } => Some(file),
+            TableError::Io(_) => None,
+        }
+    }
 }
 
 /// What is known of a table without reading it. Lies at its end and in the catalog.
@@ -230,9 +248,12 @@ impl Table {
         let mut read = vec![0; usize::try_from(bytes).expect("a table fits into memory pieces")];
         let mut done = 0;
         while done < read.len() {
-            match self.file.read_at(&mut read[done..], offset + done as u64)? {
-                0 => return Err(self.damaged(offset)(Corrupt("it is cut short"))),
-                count => done += count,
+            match self.file.read_at(&mut read[done..], offset + done as u64) {
+                Ok(0) => return Err(self.damaged(offset)(Corrupt("it is cut short"))),
+                Ok(count) => done += count,
+                Err(source) => {
+                    return Err(TableError::Unreadable { file: self.path.clone(), offset, source });
+                }
             }
         }
         Ok(read)
@@ -246,11 +267,11 @@ impl Table {
     }
 
     /// The first key of every block, and where it lies.
-    fn index(&self) -> Result<Arc<Block>, TableError> {
+    pub(super) fn index(&self) -> Result<Arc<Block>, TableError> {
         self.block_at(self.meta.index_at, self.meta.index_bytes)
     }
 
-    fn block(&self, index: &Block, number: usize) -> Result<Arc<Block>, TableError> {
+    pub(super) fn block(&self, index: &Block, number: usize) -> Result<Arc<Block>, TableError> {
         let place = index.value(number).unwrap_or_default();
         let r = &mut Reader(place);
         let place = r.number().and_then(|offset| Ok((offset, r.number()?)));
@@ -315,82 +336,5 @@ impl Table {
             return Err(self.damaged(self.meta.length)(Corrupt("it has another number of rows")));
         }
         Ok(rows)
-    }
-}
-
-/// The block that would hold this key.
-fn block_of(index: &Block, key: &[u8]) -> Option<usize> {
-    let number = index.lower_bound(key);
-    if number < index.len() && index.key(number) == key { Some(number) } else { number.checked_sub(1) }
-}
-
-/// A place between the rows of a table, moving up or down.
-pub struct Cursor {
-    table: Arc<Table>,
-    is_downward: bool,
-    index: Arc<Block>,
-    number: usize,
-    /// `None` at the end.
-    block: Option<Arc<Block>>,
-    row: usize,
-}
-
-impl Cursor {
-    /// At the first row at or above this key; downwards, at or below it.
-    pub fn seek(table: Arc<Table>, key: &[u8], is_downward: bool) -> Result<Cursor, TableError> {
-        let index = table.index()?;
-        let number = block_of(&index, key).unwrap_or(0);
-        let block = if index.len() == 0 { None } else { Some(table.block(&index, number)?) };
-        let mut cursor = Cursor { table, is_downward, index, number, block, row: 0 };
-        let Some(block) = &cursor.block else { return Ok(cursor) };
-        let bound = block.lower_bound(key);
-        if !is_downward {
-            cursor.row = bound;
-            if bound == block.len() {
-                cursor.enter(number.checked_add(1))?;
-            }
-            return Ok(cursor);
-        }
-        let is_exact = bound < block.len() && block.key(bound) == key;
-        match if is_exact { Some(bound) } else { bound.checked_sub(1) } {
-            Some(row) => cursor.row = row,
-            None => cursor.enter(number.checked_sub(1))?,
-        }
-        Ok(cursor)
-    }
-
-    /// Goes to the beginning of another block, in the direction of the walk.
-    fn enter(&mut self, number: Option<usize>) -> Result<(), TableError> {
-        let Some(number) = number.filter(|number| *number < self.index.len()) else {
-            self.block = None;
-            return Ok(());
-        };
-        let block = self.table.block(&self.index, number)?;
-        self.row = if self.is_downward { block.len().saturating_sub(1) } else { 0 };
-        (self.number, self.block) = (number, Some(block));
-        Ok(())
-    }
-
-    pub fn key(&self) -> Option<&[u8]> {
-        self.block.as_ref().map(|block| block.key(self.row))
-    }
-
-    pub fn value(&self) -> Option<&[u8]> {
-        self.block.as_ref().and_then(|block| block.value(self.row))
-    }
-
-    pub fn advance(&mut self) -> Result<(), TableError> {
-        let Some(block) = &self.block else { return Ok(()) };
-        if self.is_downward {
-            match self.row.checked_sub(1) {
-                Some(row) => self.row = row,
-                None => self.enter(self.number.checked_sub(1))?,
-            }
-        } else if self.row + 1 < block.len() {
-            self.row += 1;
-        } else {
-            self.enter(Some(self.number + 1))?;
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! A version: the tables of one instant, and how rows are found in them.
 
-use super::table::{Cursor, Group, Table, TableError};
+use super::cursor::Cursor;
+use super::table::{Group, Table, TableError};
 use crate::local::directory::files::File;
 use crate::local::format::records::{Counters, body_key, head_key, state_key};
 use codeq_queue::Time;
@@ -133,14 +134,23 @@ impl Version {
         Ok(matches!(self.newest(Group::Rows, &state_key(no))?, Some(None)))
     }
 
-    /// Whether some table has the head of this task, ended or not.
-    pub fn has_head(&self, no: u64) -> Result<bool, TableError> {
-        for table in self.group(Group::Bodies) {
-            if table.admits(&head_key(no))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Where final records under this number lie.
+    pub fn finals(&self, no: u64) -> Result<Vec<Group>, TableError> {
+        let is_dead = self.get(Group::Dead, &no.to_be_bytes())?.is_some();
+        let ended = self.ended(no)?.map(|(end, _)| Group::Ended(end));
+        Ok(is_dead.then_some(Group::Dead).into_iter().chain(ended).collect())
+    }
+
+    /// Where they may lie, as far as filters tell and can be read.
+    pub fn finals_admitted(&self, no: u64) -> Vec<Group> {
+        let admits = |table: &Arc<Table>| table.admits(&no.to_be_bytes()).unwrap_or(true);
+        let finals = self.groups().filter(|group| matches!(group, Group::Dead | Group::Ended(_)));
+        finals.filter(|group| self.group(*group).iter().any(admits)).collect()
+    }
+
+    /// Whether some table may have the head of this task, ended or not. One that cannot be read may.
+    pub fn has_head(&self, no: u64) -> bool {
+        self.group(Group::Bodies).iter().any(|table| table.admits(&head_key(no)).unwrap_or(true))
     }
 
     /// The body of a live task, and the row of its state if that has changed.

@@ -71,7 +71,7 @@ async fn a_large_batch_of_nacks_fits_the_journal() {
 }
 
 /// Closes and opens the store: then memory has no bodies.
-async fn reopened(ground: &mut Ground, bench: Bench) -> Bench {
+pub async fn reopened(ground: &mut Ground, bench: Bench) -> Bench {
     bench.store().close().await.expect("the store closes");
     drop(bench);
     ground.bench()
@@ -115,7 +115,7 @@ async fn a_task_that_has_just_died_is_requeued_whole() {
 
 /// A store that stopped before its tables had heard of anything since `then` was copied: its journal is of now, its
 /// tables are of then.
-fn stopped_at(now: &Ground, then: &Ground) -> Ground {
+pub fn stopped_at(now: &Ground, then: &Ground) -> Ground {
     let stopped = now.without_tables();
     for name in then.disk.list().unwrap().into_iter().filter(|name| is_of_tables(name)) {
         let from = then.disk.open(&name).unwrap();

@@ -5,10 +5,11 @@ use super::{Ground, is_of_tables};
 use codeq_queue::batch::{BatchState, NewBatch};
 use codeq_queue::store::{Health, Wait};
 use codeq_queue::{Commands, Failure, Filter, Page, Time};
-use codeq_store::testing::exam::bench::{Bench, eventually, within};
+use codeq_store::local::files::Files;
+use codeq_store::testing::exam::bench::{Bench, eventually, plain_rules, within};
 use codeq_store::testing::exam::request::New;
 use codeq_store::testing::observed::Call;
-use codeq_store::{Clock, ManualClock};
+use codeq_store::{Clock, ManualClock, Rules};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -143,6 +144,36 @@ async fn tables_that_cannot_be_written_turn_writers_away_until_they_can() {
     eventually("the store is ready again", || async { bench.store().health() == Health::Ready }).await;
     create(&bench).await.expect("a store that is ready takes writes");
     assert_eq!(ground.copy().bench().get(kept.id).await, kept);
+}
+
+fn tables(ground: &Ground) -> usize {
+    ground.disk.list().unwrap().iter().filter(|name| name.ends_with(".tab")).count()
+}
+
+/// What fills a disk is most often our own history. It stayed for as long as nothing could be written, and nothing could be
+/// written for as long as it stayed.
+#[tokio::test]
+async fn history_that_is_over_goes_while_the_tables_cannot_be_written() {
+    let rules = Rules { retention: Duration::from_secs(60), ..plain_rules() };
+    let mut ground = Ground::new(rules, 96 << 10);
+    let bench = ground.bench();
+    for _ in 0..20 {
+        let task = bench.create_and_take(New::of("done")).await;
+        bench.complete(&task).await;
+    }
+    bench.store().close().await.expect("the store closes");
+    drop(bench);
+    let bench = ground.bench();
+    let before = tables(&ground);
+    ground
+        .files
+        .set_veto(Some(Arc::new(|call| matches!(call, Call::Create { name } if name.ends_with(".tab")))));
+    until_turned_away(&bench).await;
+    bench.advance(200);
+    eventually("history is dropped", || async { tables(&ground) < before }).await;
+    assert_ne!(bench.store().health(), Health::Ready);
+    ground.files.set_veto(None);
+    until_taken(&bench).await;
 }
 
 /// Counts how often the store looks at the time: once or more in every round of its owner.

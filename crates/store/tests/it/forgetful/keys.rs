@@ -1,6 +1,7 @@
 //! A key leads to its own task, whatever was configured or lost in between.
 
 use super::{Ground, feed};
+use codeq_queue::{OnConflict, UniqueUntil};
 use codeq_store::Rules;
 use codeq_store::local::Durability;
 use codeq_store::testing::campaign::sized;
@@ -78,4 +79,52 @@ async fn finish_some(bench: &Bench, life: u64) {
         let task = bench.create_and_take(new).await;
         bench.complete(&task).await;
     }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The row of a key that was taken for some time stayed when another kind of task took the key over, and after the next
+/// opening the key was its first task's again.
+#[tokio::test]
+async fn a_unique_key_that_was_taken_over_stays_with_its_task() {
+    for is_closed in [true, false] {
+        let mut ground = Ground::busy();
+        let bench = ground.bench();
+        let first = bench.make(New::of("render").unique("k", UniqueUntil::For(HOUR), OnConflict::Keep)).await;
+        bench.complete(&bench.take("render").await).await;
+        feed(&bench).await;
+        let wish = |on_conflict| New::of("render").unique("k", UniqueUntil::Ended, on_conflict);
+        let second = bench.make(wish(OnConflict::Cancel)).await;
+        assert!(!second.is_duplicate && second.task.id != first.task.id);
+        feed(&bench).await;
+        if is_closed {
+            bench.store().close().await.expect("the store closes");
+        }
+        let bench = ground.copy().bench();
+        let third = bench.make(wish(OnConflict::Keep)).await;
+        assert_eq!((third.is_duplicate, third.task.id), (true, second.task.id), "closed: {is_closed}");
+        bench.complete(&bench.take("render").await).await;
+        assert!(!bench.make(wish(OnConflict::Keep)).await.is_duplicate, "it ended with its task");
+    }
+}
+
+/// Whoever asked for the key was told for the rest of its time that its task is being removed.
+#[tokio::test]
+async fn a_unique_key_goes_with_the_record_of_its_task() {
+    let mut ground = Ground::busy();
+    let bench = ground.bench();
+    let wish = || New::of("render").max_attempts(1).unique("k", UniqueUntil::For(HOUR), OnConflict::Keep);
+    bench.make(wish()).await;
+    let task = bench.take("render").await;
+    bench.nack(&task, 0, "broken").await.expect("the owner may nack");
+    assert!(bench.make(wish()).await.is_duplicate, "a dead letter has it");
+    bench.remove(task.id).await.expect("a dead letter can be removed");
+    bench.store().close().await.expect("the store closes");
+    let mut ground = ground.copy();
+    let bench = ground.bench();
+    let next = bench.make(wish()).await;
+    assert!(!next.is_duplicate);
+    bench.store().close().await.expect("the store closes");
+    let again = ground.copy().bench().make(wish()).await;
+    assert_eq!((again.is_duplicate, again.task.id), (true, next.task.id));
 }

@@ -8,6 +8,7 @@ use super::proxy::Proxy;
 use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, named};
+use codeq_queue::store::Health;
 use codeq_queue::{Failure, QueueKey, State, Store};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding};
 use std::sync::Arc;
@@ -43,17 +44,35 @@ async fn a_server_that_becomes_a_replica_refuses_writes_and_comes_back() {
     let nowhere = super::server::free_port();
     assert_eq!(server.say(&format!("REPLICAOF 127.0.0.1 {nowhere}")), "+OK");
     let failed = create(&*store, "render").await.expect_err("it is a replica");
-    assert!(is_refused(&failed, "READONLY"), "{failed}");
+    assert!(is_refused(&failed, "replica"), "{failed}");
     let failed = store.submit(vec![done(&running)]).await.expect_err("it is a replica");
-    assert!(is_refused(&failed, "READONLY"), "{failed}");
-    assert_eq!(store.get(vec![named(&running)]).await.unwrap()[0], Some(running.clone()));
+    assert!(is_refused(&failed, "replica"), "{failed}");
+    // It is away, and that is told.
+    assert!(store.get(vec![named(&running)]).await.is_err(), "a replica may be behind");
+    assert!(matches!(store.health(), Health::Unavailable(reason) if reason.contains("replica")));
+    assert!(store.shards().iter().all(|shard| shard.away.is_some() && shard.server.is_none()));
     assert_eq!(server.say("REPLICAOF NO ONE"), "+OK");
-    comes_back(&*store, "render", |failure| is_refused(failure, "READONLY")).await;
+    comes_back(&*store, "render", |failure| is_refused(failure, "replica")).await;
     store.submit(vec![done(&running)]).await.unwrap().remove(0).unwrap();
     // A server that is a replica from the start is refused at the start.
     let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
     let refused = wait(kvrocks::open(quiet(at(&replica)))).err().expect("it is a replica");
     assert_eq!(refused, format!("{}: the server is a replica", replica.address()));
+}
+
+/// Nobody writes, so nobody is refused: `/readyz` and the page of the store said that all is well.
+#[tokio::test]
+async fn a_server_that_becomes_a_replica_is_told_before_anybody_writes() {
+    let server = Server::start(&[]);
+    let store = open(quiet(at(&server)));
+    create(&*store, "render").await.unwrap();
+    let nowhere = super::server::free_port();
+    assert_eq!(server.say(&format!("REPLICAOF 127.0.0.1 {nowhere}")), "+OK");
+    let is_replica =
+        |health: &Health| matches!(health, Health::Unavailable(reason) if reason.contains("replica"));
+    super::isolation::becomes(&store, is_replica).await;
+    assert_eq!(server.say("REPLICAOF NO ONE"), "+OK");
+    super::isolation::becomes(&store, |health| *health == Health::Ready).await;
 }
 
 #[tokio::test]

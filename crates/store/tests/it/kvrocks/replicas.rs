@@ -123,6 +123,43 @@ async fn a_claim_that_was_not_confirmed_is_given_back_with_a_refund() {
     assert_eq!((back.attempts, back.refunds), (1, 1), "the attempt does not count");
 }
 
+/// The server that was promoted knows nothing of a claim that no replica had confirmed. When it had lent the task anew to the
+/// same worker, through another process, what took the first claim back ended the second lease, too.
+#[tokio::test]
+async fn what_takes_an_unconfirmed_claim_back_does_not_end_a_later_lease() {
+    let (master, replica) = pair();
+    let store = open(waiting(master.address(), Duration::from_secs(2)));
+    let other = open(quiet(Backend { address: master.address(), ..Backend::default() }));
+    settled(&store).await;
+    let made = create(&*store, "render").await.unwrap().task;
+    let before = master.ask(&format!("HGET codeq:tasks {}", made.id));
+    drop(replica);
+    let unconfirmed = tokio::spawn(store.claim(wish_for("render")));
+    let deadline = Instant::now() + PATIENCE;
+    while master.say("SCARD codeq:q:render:t:inprog") != ":1" {
+        assert!(Instant::now() < deadline, "it is not lent");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // As a replica has it that was promoted: the claim has never happened.
+    let id = made.id.to_string();
+    let text = before.replace('\\', "\\\\").replace('"', "\\\"");
+    assert_eq!(master.say(&format!("HSET codeq:tasks {id} \"{text}\"")), ":0");
+    assert_eq!(master.say(&format!("SREM codeq:q:render:t:inprog {id}")), ":1");
+    assert_eq!(master.say(&format!("ZREM codeq:q:render:t:leases {id}")), ":1");
+    assert_eq!(master.say(&format!("DEL codeq:lease:{id}")), ":1");
+    assert_eq!(master.say(&format!("RPUSH codeq:q:render:t:pending:0 {id}")), ":1");
+    let lent = claim(&*other, "render", 1).await.remove(0);
+    assert_eq!((lent.id, lent.attempts), (made.id, 1));
+    assert!(is_unknown(&unconfirmed.await.unwrap().expect_err("there is no replica")));
+    // By now it is on its way; a beat goes behind it.
+    for _ in 0..20 {
+        let beat = Heartbeat::new(report(&lent), Duration::from_secs(60));
+        assert!(store.heartbeat(vec![beat]).await.unwrap()[0].is_ok(), "the lease is there");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    other.submit(vec![done(&lent)]).await.unwrap().remove(0).unwrap();
+}
+
 /// Whatever was not a number counted as confirmed: a server that was demoted between EXEC and WAIT answers with
 /// an error.
 #[tokio::test]

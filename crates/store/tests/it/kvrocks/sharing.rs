@@ -3,12 +3,14 @@
 use super::ground::{keyspace, open, options};
 use super::instances::pair;
 use super::server::Server;
+use super::verbs::{claim, create, done, named, now};
 use codeq_queue::shared::{Bucket, Lot, Pick};
+use codeq_queue::store::{ResultLookup, Wait};
 use codeq_queue::subscription::{DeliveryMode, Subscription};
 use codeq_queue::{Failure, QueueKey, Shared, Store, Time};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn member(id: u128, seconds: u64) -> Arc<Subscription> {
     Arc::new(Subscription {
@@ -197,4 +199,41 @@ async fn a_server_of_limits_that_is_slow_is_not_waited_for() {
         assert_eq!(shared(&store).take_token(bucket()).await.unwrap(), Ok(()), "late, and waited for");
     }
     assert!(shared(&store).take_token(bucket()).await.is_err(), "from now on it is not");
+}
+
+/// Every end of a task was published, whether or not anybody waited for one.
+#[tokio::test]
+async fn ends_are_published_only_while_somebody_waits_for_results() {
+    let server = Server::start(&[]);
+    let backend = Backend { address: server.address(), ..Backend::default() };
+    let timing = Timing::Running { sweep_interval: Duration::from_secs(3600) };
+    let store = || open(KvrocksOptions { timing, ..options(backend.clone()) });
+    let (worker, producer) = (store(), store());
+    super::round_trips::settled(&worker).await;
+    for _ in 0..22 {
+        create(&*worker, "render").await.unwrap();
+    }
+    let lent = claim(&*worker, "render", 22).await;
+    let published = || {
+        let stats = server.ask("INFO commandstats");
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_publish:")).unwrap_or("calls=0,");
+        line.split("calls=").nth(1).unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = published();
+    for task in &lent[..20] {
+        worker.submit(vec![done(task)]).await.unwrap().remove(0).unwrap();
+    }
+    assert!(published() - before <= 2, "{} messages for nobody", published() - before);
+    // Somebody waits: from when that was heard, ends are told.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for task in &lent[20..] {
+        let soon = Wait::Until(now().plus(Duration::from_millis(300)));
+        assert_eq!(producer.result(named(task), soon).await.unwrap(), ResultLookup::Pending);
+        let before = published();
+        worker.submit(vec![done(task)]).await.unwrap().remove(0).unwrap();
+        while published() == before {
+            assert!(Instant::now() < deadline, "it was not told");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }

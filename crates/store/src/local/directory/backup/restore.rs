@@ -2,8 +2,9 @@
 
 use super::{END, GROUP, MAGIC, ROW, SHARD};
 use crate::local::directory::files::{DiskFiles, Files, make_directory};
+use crate::local::directory::lock;
 use crate::local::directory::manifest::Manifest;
-use crate::local::directory::open::{OpenError, at, is_unused, lock, shard_directory};
+use crate::local::directory::open::{OpenError, at, is_unused, shard_directory};
 use crate::local::directory::upgrade::{FormatOneRows, Space};
 use crate::local::format::records::Counters;
 use crate::local::tables::{BulkTables, Group, TableError};
@@ -54,7 +55,7 @@ pub fn restore(
 ) -> Result<Restored, RestoreError> {
     let was_there = path.is_dir();
     make_directory(path).map_err(at(path))?;
-    let lock = lock(path)?;
+    let lock = lock::take(path)?;
     if !is_unused(path).map_err(at(path))? {
         return Err(RestoreError::NotEmpty(path.to_path_buf()));
     }
