@@ -304,20 +304,20 @@ impl StoreContext {
         at: &Shard,
         places: &[(usize, QueueKey)],
         known: &KnownPolicies,
-    ) -> Result<Vec<((usize, QueueKey), StoredPolicy)>, Failure> {
+    ) -> Result<KnownPolicies, Failure> {
         let ask = |place: &(usize, QueueKey), fields: &[&str]| {
             let key = self.shards[place.0].keys.flow(&place.1, "flow");
             Command::new("HMGET").arg(key).args(fields.iter().copied())
         };
         let marks: Vec<Command> = places.iter().map(|place| ask(place, &["version", "updated"])).collect();
         let marks = at.read(&marks).await?.into_iter().map(strings);
-        let (mut read, mut changed) = (Vec::new(), Vec::new());
+        let (mut read, mut changed) = (KnownPolicies::new(), Vec::new());
         for (place, mark) in places.iter().zip(marks) {
             let is_same = |stored: &&StoredPolicy| {
                 mark == [stored.version.to_string(), stored.updated_at.millis().to_string()]
             };
             match known.get(place).filter(is_same) {
-                Some(stored) => read.push((place.clone(), stored.clone())),
+                Some(stored) => drop(read.insert(place.clone(), stored.clone())),
                 None => changed.push(place.clone()),
             }
         }
