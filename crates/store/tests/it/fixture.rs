@@ -26,7 +26,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn fixture(name: &str) -> (tempfile::TempDir, BTreeMap<String, TaskId>) {
+pub fn fixture(name: &str) -> (tempfile::TempDir, BTreeMap<String, TaskId>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let directory = tempfile::tempdir().unwrap();
     copy(&path, directory.path());

@@ -10,6 +10,7 @@ mod directory;
 mod events;
 mod exam;
 mod fixture;
+mod flow_fixture;
 mod forgetful;
 mod imports;
 mod instant;

@@ -6,6 +6,7 @@ pub(in crate::local) mod catalogue;
 pub(in crate::local) mod codec;
 pub(in crate::local) mod entry;
 pub(in crate::local) mod ids;
+pub(in crate::local) mod lost;
 pub(in crate::local) mod operations;
 pub(in crate::local) mod parts;
 pub(in crate::local) mod policies;

@@ -7,10 +7,11 @@ use crate::local::engine::meters::Meters;
 use crate::local::format::codec::Corrupt;
 use crate::local::format::codec::Reader;
 use crate::local::format::ids::{IdKey, place_of};
+use crate::local::format::lost::lost;
 use crate::local::format::parts;
 use crate::local::format::records::{
     DELIVERY, DELIVERY_BODY, Detail, Final, PartialTask, StateRow, TaskHead, delivery_key, head_key,
-    hint_key, key_hash, lost, record_key, state_key,
+    hint_key, key_hash, record_key, state_key,
 };
 use crate::local::store::imports::Imports;
 use crate::local::tables::{Group, LiveRow, TableError, Tables, Version};

@@ -8,6 +8,7 @@ use crate::local::engine::failures;
 use crate::local::format::audit;
 use crate::local::format::catalogue::{self, subscription_key, topic_key};
 use crate::local::format::entry::Entry;
+use crate::local::format::lost;
 use crate::local::format::operations;
 use crate::local::format::policies;
 use crate::local::format::records::{self, Final};
@@ -163,7 +164,7 @@ impl Turn<'_> {
         if self.shard.is_unique_taken(&letter.sketch, self.now) {
             return Err(Refusal::UniqueConflict);
         }
-        if letter.sketch.detail.body.as_deref().is_some_and(records::is_lost) {
+        if letter.sketch.detail.body.as_deref().is_some_and(lost::is_lost) {
             // There is nothing that a worker could be given.
             return Err(Refusal::InvalidBody);
         }

@@ -8,7 +8,8 @@
 use crate::local::engine::handle::ShardHandle;
 use crate::local::engine::inbox::{Inbox, Lane};
 use crate::local::format::ids::IdKey;
-use crate::local::format::records::{Detail, Final, PartialTask, StateRow, TaskHead, lost};
+use crate::local::format::lost::lost;
+use crate::local::format::records::{Detail, Final, PartialTask, StateRow, TaskHead};
 use crate::local::rows::library::{self, damaged, failed};
 use crate::local::shard::ShardContext;
 use crate::local::store::routes::Shards;

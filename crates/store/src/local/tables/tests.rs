@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 mod damage;
 mod full;
 mod quiet;
+mod readers;
 mod rot;
 
 const KEY: u64 = 77;

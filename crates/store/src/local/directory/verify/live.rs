@@ -63,14 +63,15 @@ impl Check<'_> {
         });
     }
 
-    /// Every list of a queue holds ready tasks of its own, in the order of their becoming ready.
+    /// Every list of a queue and of its lanes holds ready tasks of its own, in the order of their becoming ready.
     fn ready_lists(&mut self, shard: &Shard, queue: &Queue, lined_up: &mut HashSet<SlotId>) {
-        for (priority, list) in queue.lists.iter().enumerate() {
+        let plain = (0..).zip(queue.lists);
+        let of_lanes = queue.flow.iter().flat_map(|flow| flow.lists());
+        for (priority, list) in plain.chain(of_lanes) {
             let (mut at, mut count, mut last) = (list.first(), 0, None);
             while let Some(slot_id) = at {
                 let slot = shard.slots.at(slot_id);
-                let is_own =
-                    shard.queues.at(slot.queue).key == queue.key && usize::from(slot.priority) == priority;
+                let is_own = shard.queues.at(slot.queue).key == queue.key && slot.priority == priority;
                 self.expect(is_own, || {
                     format!("task {} is in the list of another queue or priority", slot.no)
                 });

@@ -1,6 +1,6 @@
 //! One lane of a queue: its tasks, and how far its limits are used up.
 
-use super::Accepted;
+use super::{Accepted, QueueFlow};
 use crate::local::shard::slots::{List, SlotId, Slots};
 use codeq_queue::lane::LanePass;
 use codeq_queue::policy::Obstacle;
@@ -93,5 +93,12 @@ impl TaskLane {
                 matches!(slots.at(oldest).state, State::Ready { .. }).then_some(oldest)
             }
         }
+    }
+}
+
+impl QueueFlow {
+    /// Every list of every lane, with its priority.
+    pub fn lists(&self) -> impl Iterator<Item = (u8, List)> + '_ {
+        self.lanes.iter().flat_map(|lane| lane.lists.iter().copied())
     }
 }
