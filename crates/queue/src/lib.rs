@@ -59,6 +59,6 @@ pub use result::{Artifact, FailureReason, Outcome, ResultRecord, Status};
 pub use retry::{Backoff, BackoffPolicy};
 pub use schedule::{Schedule, Schedules};
 pub use shared::Shared;
-pub use store::Store;
+pub use store::{CatalogueStore, OperatorStore, Store, TaskStore};
 pub use task::{Body, Place, State, Task, TaskStatus};
 pub use time::Time;

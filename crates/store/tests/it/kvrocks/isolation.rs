@@ -5,7 +5,7 @@ use super::ground::{open, wait};
 use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named, new, now, wish};
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{Commands, Delay, Failure, NewTask, QueueKey, Store};
+use codeq_queue::{Commands, Delay, Failure, NewTask, OperatorStore, QueueKey, Store, TaskStore};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

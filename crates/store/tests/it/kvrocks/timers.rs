@@ -4,7 +4,7 @@ use super::ground::{keyspace, open, options};
 use super::server::Server;
 use super::verbs::{claim, new, now, wish};
 use codeq_queue::store::Wait;
-use codeq_queue::{Commands, Delay, NewTask, Store, Time};
+use codeq_queue::{Commands, Delay, NewTask, TaskStore, Time};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, Timing};
 use codeq_store::{Clock, SystemClock};
 use std::sync::Arc;
