@@ -1,7 +1,7 @@
 //! The embedded store in a process of its own, killed again and again at random moments.
 
 use codeq_queue::store::{Claim, Report, ResultLookup, Submit, TaskRef, Wait};
-use codeq_queue::{Commands, Outcome, Owner, Store, TaskId, TaskStatus};
+use codeq_queue::{Commands, Outcome, Owner, Store, TaskId, TaskStatus, TaskStore};
 use codeq_store::Rules;
 use codeq_store::local::{self, LocalOptions};
 use codeq_store::testing::campaign::sized;

@@ -63,6 +63,6 @@ pub use retry::{Backoff, BackoffPolicy};
 pub use schedule::{Schedule, Schedules};
 pub use schema::PayloadSchema;
 pub use shared::Shared;
-pub use store::Store;
+pub use store::{CatalogueStore, OperatorStore, Store, TaskStore};
 pub use task::{Body, Place, State, Task, TaskStatus};
 pub use time::Time;

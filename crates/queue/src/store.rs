@@ -197,8 +197,8 @@ pub struct ServerView {
     pub tasks: u64,
 }
 
-/// Keeps tasks and everything that belongs to them; the promises of the module hold for every method.
-pub trait Store: Send + Sync {
+/// The verbs of producers and workers. The promises of the module hold for every method, here and below.
+pub trait TaskStore: Send + Sync {
     // Producers.
 
     /// Stores each task and makes it claimable now or at its time. Of any number of creates with one
@@ -221,9 +221,10 @@ pub trait Store: Send + Sync {
     fn abandon(&self, abandons: Vec<Abandon>) -> Answer<Items<Returned>>;
     /// Ends the attempt. Final state, result and callback are stored together or not at all.
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>>;
+}
 
-    // Operators.
-
+/// The verbs of operators, and what is kept of them.
+pub trait OperatorStore: Send + Sync {
     /// The last deliveries of a task, oldest first; `None` if the task is unknown.
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>>;
     /// Ends each task that lives, or asks its owner to stop within the grace. A cancelled task stays as it is.
@@ -276,9 +277,10 @@ pub trait Store: Send + Sync {
 
     /// Everything that was acknowledged before, as of one instant. Refused by a store that has its own means.
     fn backup(&self) -> Answer<Result<Pieces, Refusal>>;
+}
 
-    // Topics, subscriptions, callbacks.
-
+/// The catalogue of topics and subscriptions, and the outbox of callbacks.
+pub trait CatalogueStore: Send + Sync {
     /// Creates or replaces; an equal policy changes nothing.
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)>;
     /// `None` if the tenant has none of this name.
@@ -312,9 +314,10 @@ pub trait Store: Send + Sync {
     ) -> Answer<Vec<Delivery>>;
     /// Makes a failed callback due now, with a full set of attempts.
     fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>>;
+}
 
-    // The process.
-
+/// A whole store: all its verbs, and its life in the process.
+pub trait Store: TaskStore + OperatorStore + CatalogueStore {
     /// When the next thing happens by itself (a delay is over, a lease runs out); `None` if nothing is planned, or if
     /// the store does not know.
     fn next_due(&self) -> Answer<Option<Time>> {

@@ -9,8 +9,8 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, Operation, Page, QueueKey,
-    QueueStats, Refusal, ResultRecord, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, CatalogueStore, Delivery, Failure, Listed, Operation,
+    OperatorStore, Page, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, TaskStore, Time,
 };
 use codeq_store::memory::{self, MemoryOptions};
 use codeq_store::{Rules, SystemClock};
@@ -57,27 +57,29 @@ impl Switched {
 }
 
 macro_rules! switched {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
-        impl Store for Switched {
+    ($store:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+        impl $store for Switched {
             $(fn $name(&self, $($argument: $type),*) -> Answer<$answer> {
                 self.unless_failing(|store| store.$name($($argument),*))
             })*
-
-            fn health(&self) -> Health {
-                match self.failure() {
-                    Some(_) => Health::Unavailable(SECRET.to_owned()),
-                    None => self.store.health(),
-                }
-            }
-
-            fn close(self: Arc<Self>) -> Answer<()> {
-                self.store.clone().close()
-            }
         }
     };
 }
 
-switched! {
+impl Store for Switched {
+    fn health(&self) -> Health {
+        match self.failure() {
+            Some(_) => Health::Unavailable(SECRET.to_owned()),
+            None => self.store.health(),
+        }
+    }
+
+    fn close(self: Arc<Self>) -> Answer<()> {
+        self.store.clone().close()
+    }
+}
+
+switched! { TaskStore:
     fn create(tasks: Vec<NewTask>) -> Items<Created>;
     fn get(tasks: Vec<TaskRef>) -> Vec<Option<Task>>;
     fn result(task: TaskRef, wait: Wait) -> ResultLookup;
@@ -86,6 +88,9 @@ switched! {
     fn nack(nacks: Vec<Nack>) -> Items<Returned>;
     fn abandon(abandons: Vec<Abandon>) -> Items<Returned>;
     fn submit(submits: Vec<Submit>) -> Items<ResultRecord>;
+}
+
+switched! { OperatorStore:
     fn attempts(task: TaskRef) -> Option<Vec<Attempt>>;
     fn cancel(cancels: Vec<Cancel>) -> Items<Task>;
     fn requeue(tasks: Vec<TaskRef>, max_attempts: Option<u32>) -> Items<Task>;
@@ -105,6 +110,9 @@ switched! {
     fn put_audit(entry: AuditEntry) -> ();
     fn audit(page: AuditPage) -> Audited;
     fn backup() -> Result<Pieces, Refusal>;
+}
+
+switched! { CatalogueStore:
     fn put_topic(tenant: Arc<str>, name: String, policy: Policy) -> (Topic, TopicPut);
     fn topic(tenant: Arc<str>, name: String) -> Option<Topic>;
     fn delete_topic(tenant: Arc<str>, name: String) -> bool;

@@ -7,7 +7,7 @@ use crate::say;
 use anyhow::{Context, ensure};
 use codeq_queue::order::ReadyQuestion;
 use codeq_queue::store::{Claim, Wait};
-use codeq_queue::{Commands, NewTask, Owner, Store};
+use codeq_queue::{Commands, NewTask, OperatorStore, Owner, Store};
 use codeq_store::local::{self, LocalOptions};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use super::meter::rss_mb;
 use super::report::{self, Row};
 use super::store::{fill, new_task, rules};
 use anyhow::Context;
-use codeq_queue::Store;
+use codeq_queue::OperatorStore;
 use codeq_store::local::{self, LocalOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

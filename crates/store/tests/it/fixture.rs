@@ -1,7 +1,10 @@
 //! Data written by earlier builds can be read. `examples/make_fixture.rs` made it.
 
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{AttemptOutcome, DeliveryState, FailureReason, State, Status, Store, Task, TaskId, Time};
+use codeq_queue::{
+    AttemptOutcome, CatalogueStore, DeliveryState, FailureReason, OperatorStore, State, Status, Store, Task,
+    TaskId, TaskStore, Time,
+};
 use codeq_queue::{Delivery, QueueKey, ResultRecord, subscription::DeliveryMode};
 use codeq_store::local::{self, LocalOptions, LocalStore, verify};
 use codeq_store::testing::exam::START;

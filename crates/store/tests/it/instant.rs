@@ -1,7 +1,7 @@
 //! A backup of several shards is one instant: whoever is in it, everyone acknowledged before is in it as well.
 
 use codeq_queue::store::TaskRef;
-use codeq_queue::{Store, TaskId};
+use codeq_queue::{OperatorStore, Store, TaskId, TaskStore};
 use codeq_store::local::{self, LocalOptions, LocalStore};
 use codeq_store::testing::exam::request::New;
 use std::path::Path;

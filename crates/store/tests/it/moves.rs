@@ -2,7 +2,7 @@
 
 use codeq_queue::create::CreateRequest;
 use codeq_queue::store::{Abandon, Claim, Report, TaskRef, Wait};
-use codeq_queue::{Commands, Failure, Owner, Page, State, Store};
+use codeq_queue::{Commands, Failure, OperatorStore, Owner, Page, State, Store, TaskStore};
 use codeq_store::local::{self, Limits, LocalOptions};
 use codeq_store::{Clock, SystemClock};
 use std::sync::Arc;

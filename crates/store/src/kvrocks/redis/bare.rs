@@ -47,7 +47,7 @@ impl Bare {
             home: self.keys.suffix(),
             only: false,
         };
-        let call = without_endings(Call::new(Script::Enqueue, self.keys.with_queue(&queue)));
+        let call = without_endings(Call::new(Script::Create, self.keys.with_queue(&queue)));
         let call = intake.append(call, [(&task, beside)].into_iter());
         let commands = [Command::new("MULTI"), self.names.command(&call), Command::new("EXEC")];
         let replies = self.connection.exchange(&commands).await;

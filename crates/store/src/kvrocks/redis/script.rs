@@ -39,7 +39,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    Enqueue = ["base", "record", "policy", "lanes", "slots", "links", "turn", "stop", "joining", "intake", "enqueue"];
+    Create = ["base", "record", "policy", "lanes", "slots", "links", "turn", "stop", "joining", "intake", "create"];
     Import = ["base", "record", "policy", "lanes", "slots", "import"];
     Claim = ["base", "record", "policy", "lanes", "slots", "links", "turn", "stop", "due", "flow", "claim"];
     Sweep = ["base", "record", "policy", "lanes", "slots", "links", "turn", "stop", "due", "sweep"];

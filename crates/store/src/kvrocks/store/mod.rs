@@ -26,8 +26,9 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Delivery, Failure, Listed, NewTask, Operation, Page, Policies,
-    QueueKey, QueueStats, Refusal, ResultRecord, Shared, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, CatalogueStore, Delivery, Failure, Listed, NewTask, Operation,
+    OperatorStore, Page, Policies, QueueKey, QueueStats, Refusal, ResultRecord, Shared, Store, Task,
+    TaskStore, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -261,7 +262,7 @@ impl Drop for KvrocksStore {
     }
 }
 
-impl Store for KvrocksStore {
+impl TaskStore for KvrocksStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
         self.run(|keeper| keeper.create(tasks))
     }
@@ -293,7 +294,9 @@ impl Store for KvrocksStore {
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
         self.run(|keeper| keeper.submit(submits))
     }
+}
 
+impl OperatorStore for KvrocksStore {
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
         self.run(|keeper| keeper.attempts(task))
     }
@@ -369,7 +372,9 @@ impl Store for KvrocksStore {
     fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
         Box::pin(std::future::ready(Ok(Err(Refusal::BackupElsewhere))))
     }
+}
 
+impl CatalogueStore for KvrocksStore {
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
         self.run(|keeper| keeper.put_topic(tenant, name, policy))
     }
@@ -427,7 +432,9 @@ impl Store for KvrocksStore {
     fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>> {
         self.run(|keeper| keeper.redeliver(tenant, id))
     }
+}
 
+impl Store for KvrocksStore {
     fn health(&self) -> Health {
         self.keeper.health()
     }

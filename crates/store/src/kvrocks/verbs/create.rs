@@ -219,7 +219,7 @@ impl StoreContext {
     pub fn create_part(&self, part: Part, now: Time) -> Item<Vec<(usize, Made)>> {
         let Part { shard, queue, tasks, only, .. } = part;
         let is_unique = tasks.iter().any(|(_, task, _)| task.body.unique().is_some());
-        let call = Call::new(Script::Enqueue, self.shards[shard].keys.with_queue(&queue));
+        let call = Call::new(Script::Create, self.shards[shard].keys.with_queue(&queue));
         let call = match is_unique {
             true => self.with_endings(call.number(now.millis()).arg(now.to_utc()), now),
             false => without_endings(call),

@@ -27,8 +27,9 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription};
 use codeq_queue::topic::{Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Batches, Delivery, Failure, Listed, NewTask, Operation, Page,
-    Policies, QueueKey, QueueStats, Refusal, ResultRecord, Schedules, Store, Task, Time,
+    Attempt, AuditEntry, AuditPage, Audited, Batches, CatalogueStore, Delivery, Failure, Listed, NewTask,
+    Operation, OperatorStore, Page, Policies, QueueKey, QueueStats, Refusal, ResultRecord, Schedules, Store,
+    Task, TaskStore, Time,
 };
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,7 +170,7 @@ impl Drop for LocalStore {
     }
 }
 
-impl Store for LocalStore {
+impl TaskStore for LocalStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
         batching::create(&self.shards, tasks)
     }
@@ -224,7 +225,9 @@ impl Store for LocalStore {
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
         self.by_id(Lane::Report, submits, |turn, items, reply| turn.submit(items, reply))
     }
+}
 
+impl OperatorStore for LocalStore {
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
         let sketch = ask_about(&self.shards, task, |shard, task| {
             Box::pin(
@@ -278,16 +281,6 @@ impl Store for LocalStore {
 
     fn resume(&self, queue: QueueKey) -> Answer<QueueStats> {
         self.on(queue.shard(self.count()), move |turn, reply| turn.pause(&queue, false, reply))
-    }
-
-    fn next_due(&self) -> Answer<Option<Time>> {
-        let shards = self.shards.clone();
-        Box::pin(async move {
-            let ask = |shard: Arc<ShardHandle>| -> Answer<Option<Time>> {
-                Box::pin(async move { shard.ask(Lane::Other, |turn, reply| turn.next_due(reply)).await })
-            };
-            Ok(each_shard(&shards, ask).await?.into_iter().flatten().min())
-        })
     }
 
     fn ready_commands(&self, asked: ReadyQuestion) -> Answer<ReadyCommands> {
@@ -402,7 +395,9 @@ impl Store for LocalStore {
             Ok(Ok(pieces))
         })
     }
+}
 
+impl CatalogueStore for LocalStore {
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
         self.on(0, move |turn, reply| turn.put_topic(&tenant, &name, policy, reply))
     }
@@ -494,6 +489,18 @@ impl Store for LocalStore {
 
     fn redeliver(&self, tenant: Arc<str>, id: u128) -> Answer<Result<Delivery, Refusal>> {
         self.on(self.delivery_shard(id), move |turn, reply| turn.redeliver(&tenant, id, reply))
+    }
+}
+
+impl Store for LocalStore {
+    fn next_due(&self) -> Answer<Option<Time>> {
+        let shards = self.shards.clone();
+        Box::pin(async move {
+            let ask = |shard: Arc<ShardHandle>| -> Answer<Option<Time>> {
+                Box::pin(async move { shard.ask(Lane::Other, |turn, reply| turn.next_due(reply)).await })
+            };
+            Ok(each_shard(&shards, ask).await?.into_iter().flatten().min())
+        })
     }
 
     fn health(&self) -> Health {

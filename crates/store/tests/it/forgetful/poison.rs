@@ -2,7 +2,7 @@
 
 use super::Ground;
 use codeq_queue::store::{Health, Wait};
-use codeq_queue::{Commands, Failure, Policies, QueueKey, Store, Time};
+use codeq_queue::{Commands, Failure, Policies, QueueKey, Store, TaskStore, Time};
 use codeq_store::local::{self, Limits, LocalOptions};
 use codeq_store::testing::exam::bench::{Bench, eventually, within};
 use codeq_store::testing::exam::request::New;

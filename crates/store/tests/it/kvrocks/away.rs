@@ -9,7 +9,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, named};
 use codeq_queue::store::Health;
-use codeq_queue::{Failure, QueueKey, State, Store};
+use codeq_queue::{Failure, OperatorStore, QueueKey, State, Store, TaskStore};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, keyed, named, new};
 use codeq_queue::store::Created;
-use codeq_queue::{Body, Failure, NewTask, QueueKey, Store};
+use codeq_queue::{Body, Failure, NewTask, OperatorStore, QueueKey, TaskStore};
 use codeq_store::kvrocks::Backend;
 use futures_util::future::join_all;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::faults::quiet;
 use super::ground::open;
 use super::server::Server;
 use super::verbs::{claim, create, done, new};
-use codeq_queue::Store;
+use codeq_queue::TaskStore;
 use codeq_store::kvrocks::Backend;
 
 /// What is said when nobody does anything: probes, sweeps, clocks; and what carries a script.

@@ -8,7 +8,9 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, now, report, wish};
 use codeq_queue::store::{Abandon, Heartbeat, Nack, Wait};
-use codeq_queue::{Commands, Delay, Failure, NewTask, QueueKey, Refusal, State, Store, Task, Time};
+use codeq_queue::{
+    Commands, Delay, Failure, NewTask, QueueKey, Refusal, State, Store, Task, TaskStore, Time,
+};
 use codeq_store::kvrocks::Backend;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::ground::{keyspace, open, options, wait};
 use super::server::Server;
 use super::verbs::{claim, create, done, named};
 use codeq_queue::store::Health;
-use codeq_queue::{Failure, QueueKey, State, Store, Task};
+use codeq_queue::{Failure, OperatorStore, QueueKey, State, Store, Task, TaskStore};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Timing};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

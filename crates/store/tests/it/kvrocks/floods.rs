@@ -5,7 +5,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, done, new};
 use codeq_queue::event::What;
-use codeq_queue::{Delay, Event, NewTask, Observer, QueueKey, Store, TaskId};
+use codeq_queue::{Delay, Event, NewTask, Observer, QueueKey, Store, TaskId, TaskStore};
 use codeq_store::ManualClock;
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use codeq_store::testing::exam::START;

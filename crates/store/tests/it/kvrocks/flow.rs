@@ -5,7 +5,8 @@ use super::server::Server;
 use super::verbs::{claim, create, named, new, now, report};
 use codeq_queue::store::{Cancel, Created, Heartbeat, Nack, ResultLookup, Wait};
 use codeq_queue::{
-    Body, FailureReason, NewTask, OnConflict, State, Store, TaskId, TaskOptions, UniqueRule, UniqueUntil,
+    Body, FailureReason, NewTask, OnConflict, OperatorStore, State, TaskId, TaskOptions, TaskStore,
+    UniqueRule, UniqueUntil,
 };
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Relocation, Sharding, Timing};
 use futures_util::future::join_all;

@@ -4,7 +4,7 @@ use super::ground::{keyspace, open, options};
 use super::verbs::{claim, create, done, named, new, now, report, wish};
 use codeq_queue::shared::Bucket;
 use codeq_queue::store::{Heartbeat, ResultLookup, Wait};
-use codeq_queue::{Commands, QueueKey, Refusal, Store, TaskId};
+use codeq_queue::{Commands, OperatorStore, QueueKey, Refusal, Store, TaskId, TaskStore};
 use codeq_store::kvrocks::{KvrocksOptions, KvrocksStore, Sharding, Timing};
 use std::collections::HashSet;
 use std::sync::Arc;

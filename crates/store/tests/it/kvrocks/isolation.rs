@@ -5,7 +5,9 @@ use super::ground::{open, wait};
 use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named, new, now, report, wish};
 use codeq_queue::store::{Health, Heartbeat, Items, Nack, Wait};
-use codeq_queue::{Commands, Delay, Failure, NewTask, QueueKey, Refusal, Store, Task};
+use codeq_queue::{
+    Commands, Delay, Failure, NewTask, OperatorStore, QueueKey, Refusal, Store, Task, TaskStore,
+};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@ use super::ground::open;
 use super::isolation::{becomes, over};
 use super::server::Server;
 use super::verbs::{create, named};
-use codeq_queue::Store;
 use codeq_queue::store::Health;
+use codeq_queue::{Store, TaskStore};
 use codeq_store::kvrocks;
 
 fn is_without_two(health: &Health) -> bool {

@@ -6,7 +6,7 @@ use super::server::Server;
 use super::verbs::{claim, create, done, named, new, now, report, wish};
 use codeq_queue::policy::Hold;
 use codeq_queue::store::{Cancel, Nack, Wait};
-use codeq_queue::{Body, Commands, NewTask, Policies, QueueKey, Store, Task, TaskOptions};
+use codeq_queue::{Body, Commands, NewTask, OperatorStore, Policies, QueueKey, Task, TaskOptions, TaskStore};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Relocation, Sharding, Timing};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

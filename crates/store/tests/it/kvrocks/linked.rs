@@ -8,8 +8,8 @@ use super::verbs::{claim, create, done, named, new, now, report, wish};
 use codeq_queue::batch::{Batch, BatchState, NewBatch};
 use codeq_queue::store::{Health, ResultLookup, Submit, Wait};
 use codeq_queue::{
-    Body, Commands, Failure, Filter, NewTask, OnFailure, Outcome, Page, State, Store, Task, TaskId,
-    TaskOptions,
+    Body, Commands, Failure, Filter, NewTask, OnFailure, OperatorStore, Outcome, Page, State, Store, Task,
+    TaskId, TaskOptions, TaskStore,
 };
 use codeq_store::kvrocks::{KvrocksOptions, KvrocksStore, Relocation, Timing};
 use futures_util::future::join_all;

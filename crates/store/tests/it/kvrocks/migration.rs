@@ -4,7 +4,7 @@ use super::ground::{open, options};
 use super::server::Server;
 use super::verbs::{claim, create, done};
 use codeq_queue::store::{ResultLookup, TaskRef, Wait};
-use codeq_queue::{Place, QueueKey, Store, Task, TaskId};
+use codeq_queue::{OperatorStore, Place, QueueKey, Store, Task, TaskId, TaskStore};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named, new};
 use codeq_queue::create::CreateRequest;
 use codeq_queue::schedule::ScheduleRequest;
-use codeq_queue::{QueueKey, Store, TaskId};
+use codeq_queue::{OperatorStore, QueueKey, Store, TaskId, TaskStore};
 use codeq_store::kvrocks::{
     Backend, Immovable, KvrocksOptions, KvrocksStore, Places, Relocation, ShardMove, Sharding, Timing,
 };

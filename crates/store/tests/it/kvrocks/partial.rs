@@ -5,7 +5,7 @@ use super::isolation::{becomes, over};
 use super::server::Server;
 use super::verbs::create;
 use codeq_queue::store::Health;
-use codeq_queue::{Filter, Listed, Page, Store, TaskId};
+use codeq_queue::{Filter, Listed, OperatorStore, Page, TaskId};
 use codeq_store::kvrocks::KvrocksStore;
 use std::collections::BTreeSet;
 use std::sync::Arc;

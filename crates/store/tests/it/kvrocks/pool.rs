@@ -3,7 +3,7 @@
 use super::ground::{open, options};
 use super::server::Server;
 use super::verbs::{create, named};
-use codeq_queue::Store;
+use codeq_queue::TaskStore;
 use codeq_store::ManualClock;
 use codeq_store::kvrocks::{Backend, KvrocksOptions, Timing};
 use futures_util::future::try_join_all;

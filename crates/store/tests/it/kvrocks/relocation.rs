@@ -4,7 +4,7 @@ use super::ground::{open, options};
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, report};
 use codeq_queue::store::Nack;
-use codeq_queue::{Body, Delay, QueueKey, Store};
+use codeq_queue::{Body, Delay, OperatorStore, QueueKey, TaskStore};
 use codeq_store::kvrocks::{
     Backend, Immovable, KvrocksOptions, KvrocksStore, Places, Relocation, Sharding, Timing,
 };

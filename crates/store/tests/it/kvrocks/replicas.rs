@@ -7,7 +7,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, report, wish_for};
 use codeq_queue::store::Heartbeat;
-use codeq_queue::{Failure, QueueKey, State, Store};
+use codeq_queue::{Failure, OperatorStore, QueueKey, State, TaskStore};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Meters};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@ use super::ground::{keyspace, open, options};
 use super::proxy::Proxy;
 use super::verbs::{claim, create, done, new, report, wish, wish_for};
 use codeq_queue::store::{Abandon, Heartbeat, Nack, Wait};
-use codeq_queue::{Commands, Delay, NewTask, QueueKey, Store, Task};
+use codeq_queue::{Commands, Delay, NewTask, OperatorStore, QueueKey, Task, TaskStore};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use std::sync::Arc;
 use std::time::Duration;

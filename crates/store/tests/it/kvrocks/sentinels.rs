@@ -5,7 +5,7 @@ use super::ground::{open, wait};
 use super::replicas::pair;
 use super::server::Server;
 use super::verbs::{create, named};
-use codeq_queue::{QueueKey, Store};
+use codeq_queue::{OperatorStore, QueueKey, TaskStore};
 use codeq_store::kvrocks::{self, Backend, KvrocksOptions, Sentinel};
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use super::verbs::{claim, create, done, named, now};
 use codeq_queue::shared::{Bucket, Lot, Pick};
 use codeq_queue::store::{ResultLookup, Wait};
 use codeq_queue::subscription::{DeliveryMode, Subscription};
-use codeq_queue::{Failure, QueueKey, Shared, Store, Time};
+use codeq_queue::{Failure, QueueKey, Shared, Store, TaskStore, Time};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

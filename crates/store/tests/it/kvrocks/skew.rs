@@ -3,7 +3,9 @@
 use super::ground::{keyspace, open, options};
 use super::verbs::{new, report, wish};
 use codeq_queue::store::{Abandon, Heartbeat, Wait};
-use codeq_queue::{Backoff, BackoffPolicy, Commands, NewTask, QueueKey, Store, Task, TaskId, Time};
+use codeq_queue::{
+    Backoff, BackoffPolicy, Commands, NewTask, OperatorStore, QueueKey, Store, Task, TaskId, TaskStore, Time,
+};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Timing};
 use codeq_store::{Clock, Rules, SystemClock};
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use super::ground::{keyspace, open, options};
 use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named};
 use codeq_queue::store::Wait;
-use codeq_queue::{Commands, Store};
+use codeq_queue::{Commands, OperatorStore, Store, TaskStore};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Sharding};
 use std::sync::Arc;
 

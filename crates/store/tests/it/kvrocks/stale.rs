@@ -4,7 +4,7 @@ use super::ground::{keyspace, open, options};
 use super::server::Server;
 use super::verbs::{claim, create, named, new};
 use codeq_queue::store::TaskRef;
-use codeq_queue::{Delay, NewTask, QueueKey, Store};
+use codeq_queue::{Delay, NewTask, OperatorStore, QueueKey, Store, TaskStore};
 use codeq_store::kvrocks::Backend;
 use std::time::Duration;
 

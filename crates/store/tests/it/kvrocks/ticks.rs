@@ -5,7 +5,7 @@ use super::ground::{candidate, keyspace, open, options};
 use super::server::Server;
 use codeq_queue::create::CreateRequest;
 use codeq_queue::schedule::{SCHEDULE_HEADER, SCHEDULED_FOR_HEADER, ScheduleRequest};
-use codeq_queue::{Filter, Page, Store, Task};
+use codeq_queue::{Filter, OperatorStore, Page, Store, Task};
 use codeq_store::ManualClock;
 use codeq_store::kvrocks::{Backend, KvrocksOptions, KvrocksStore, Sharding, Timing};
 use codeq_store::testing::exam::bench::PATIENCE;

@@ -5,7 +5,7 @@ use super::ground::{keyspace, open, options};
 use super::server::Server;
 use super::verbs::{claim, create, done, named, new, now, wish, wish_for};
 use codeq_queue::store::{ResultLookup, Wait};
-use codeq_queue::{Commands, Delay, NewTask, QueueKey, Store, Time};
+use codeq_queue::{Commands, Delay, NewTask, OperatorStore, QueueKey, Store, TaskStore, Time};
 use codeq_store::kvrocks::{Backend, KvrocksOptions, Sharding, Timing};
 use codeq_store::{Clock, Rules, SystemClock};
 use std::sync::Arc;

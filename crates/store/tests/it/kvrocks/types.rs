@@ -6,7 +6,7 @@ use super::round_trips::settled;
 use super::server::Server;
 use super::verbs::{claim, create, done, keyed, named, report};
 use codeq_queue::store::{Abandon, Heartbeat, Nack};
-use codeq_queue::{Delay, Failure, Store, Task};
+use codeq_queue::{Delay, Failure, Store, Task, TaskStore};
 use codeq_store::kvrocks::Backend;
 use std::time::Duration;
 

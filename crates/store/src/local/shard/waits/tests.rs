@@ -4,7 +4,7 @@ use crate::local::{Durability, LocalOptions, Parts, assemble};
 use crate::testing::exam::bench::eventually;
 use crate::testing::exam::request::New;
 use codeq_queue::store::{Cancel, TaskRef};
-use codeq_queue::{Store, TaskId};
+use codeq_queue::{OperatorStore, TaskId, TaskStore};
 use std::sync::Arc;
 
 const SHARDS: u32 = 4;

@@ -10,14 +10,15 @@ use codeq_queue::store::{
 use codeq_queue::subscription::{NewSubscription, Subscription, check_count, ttl};
 use codeq_queue::topic::{self, Policy, Topic, TopicPut};
 use codeq_queue::{
-    Attempt, AuditEntry, AuditPage, Audited, Delivery, DeliveryState, Listed, NewTask, Operation, Page,
-    QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, TaskId, Time,
+    Attempt, AuditEntry, AuditPage, Audited, CatalogueStore, Delivery, DeliveryState, Listed, NewTask,
+    Operation, OperatorStore, Page, QueueKey, QueueStats, Refusal, ResultRecord, Store, Task, TaskId,
+    TaskStore, Time,
 };
 use rand::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Store for ModelStore {
+impl TaskStore for ModelStore {
     fn create(&self, tasks: Vec<NewTask>) -> Answer<Items<Created>> {
         self.each(tasks, |inner, new| {
             let id = TaskId::from_bits(inner.rng.random());
@@ -57,7 +58,9 @@ impl Store for ModelStore {
     fn submit(&self, submits: Vec<Submit>) -> Answer<Items<ResultRecord>> {
         self.each(submits, |inner, submit| inner.model.submit(&submit))
     }
+}
 
+impl OperatorStore for ModelStore {
     fn attempts(&self, task: TaskRef) -> Answer<Option<Vec<Attempt>>> {
         self.now(|inner| inner.model.attempts(&task))
     }
@@ -171,7 +174,9 @@ impl Store for ModelStore {
     fn backup(&self) -> Answer<Result<Pieces, Refusal>> {
         self.now(|_| Err(Refusal::BackupElsewhere))
     }
+}
 
+impl CatalogueStore for ModelStore {
     fn put_topic(&self, tenant: Arc<str>, name: String, policy: Policy) -> Answer<(Topic, TopicPut)> {
         self.now(|inner| {
             let key = (tenant.clone(), name.clone());
@@ -301,7 +306,9 @@ impl Store for ModelStore {
             Ok(found.clone())
         })
     }
+}
 
+impl Store for ModelStore {
     fn health(&self) -> Health {
         if self.lock().is_closed { Health::Closed } else { Health::Ready }
     }
