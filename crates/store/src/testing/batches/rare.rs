@@ -20,6 +20,10 @@ use std::time::Duration;
 /// Names in an operation's step.
 const STEP: usize = 500;
 
+fn long(bytes: usize) -> String {
+    "x".repeat(bytes)
+}
+
 impl Caller<'_> {
     /// A batch whose members join, end and are cancelled.
     pub(super) async fn group(&mut self) -> Result<(), Failure> {
@@ -116,7 +120,21 @@ impl Caller<'_> {
     /// What operators leave behind: operations with their filters and steps, topics, audit entries.
     pub(super) async fn note(&mut self) -> Result<(), Failure> {
         let (tenant, now) = (self.tenant(), self.clock.now());
-        let long = |bytes: usize| "x".repeat(bytes);
+        self.note_operations(&tenant, now).await?;
+        let policy = Policy {
+            priority_tiers: vec![9; 10],
+            max_attempts: 5,
+            dead_letter_topic: long(limits::COMMAND_BYTES),
+            retention_seconds: None,
+            max_consumers: None,
+        };
+        let name = self.command();
+        self.store.put_topic(tenant.clone(), name.clone(), policy).await?;
+        self.store.delete_topic(tenant.clone(), name).await?;
+        self.note_deeds(&tenant, now).await
+    }
+
+    async fn note_operations(&mut self, tenant: &Arc<str>, now: Time) -> Result<(), Failure> {
         let text = || Some(long(limits::FILTER_TEXT_BYTES));
         let filter = Filter {
             error: text(),
@@ -154,16 +172,10 @@ impl Caller<'_> {
         for old in self.store.operations().await?.iter().rev().skip(64) {
             self.store.remove_operation(old.id).await?;
         }
-        let policy = Policy {
-            priority_tiers: vec![9; 10],
-            max_attempts: 5,
-            dead_letter_topic: long(limits::COMMAND_BYTES),
-            retention_seconds: None,
-            max_consumers: None,
-        };
-        let name = self.command();
-        self.store.put_topic(tenant.clone(), name.clone(), policy).await?;
-        self.store.delete_topic(tenant.clone(), name).await?;
+        Ok(())
+    }
+
+    async fn note_deeds(&mut self, tenant: &Arc<str>, now: Time) -> Result<(), Failure> {
         let (who, target) = (long(1024).into(), long(512).into());
         let verb: Box<str> = "cancel".into();
         let request_id = long(128).into();
@@ -173,7 +185,7 @@ impl Caller<'_> {
             self.store.put_audit(AuditEntry { id, ..entry.clone() }).await?;
         }
         let page = AuditPage {
-            tenant: Some(tenant),
+            tenant: Some(tenant.clone()),
             verb: None,
             who: None,
             after: None,
