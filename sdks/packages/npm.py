@@ -29,11 +29,10 @@ try {
 } catch (error) {
   fail(error);
 }
-const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
-child.on("error", fail);
 
 // A second signal ends codeq at once, so it must get each only once. What a terminal sends (SIGINT, and SIGHUP when it
-// is closed) reaches the child by itself. npx passes on what we get, too, if all of us are signalled.
+// is closed) reaches the child by itself. npx passes on what we get, too, if all of us are signalled. There is no
+// moment in which the child runs and a signal ends us alone.
 const hasTerminal = [0, 1, 2].some((file) => require("node:tty").isatty(file));
 const passedOn = new Map();
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
@@ -44,6 +43,8 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) {
     child.kill(signal);
   });
 }
+const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
+child.on("error", fail);
 child.on("exit", (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
 """
 
