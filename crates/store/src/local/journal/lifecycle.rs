@@ -45,6 +45,8 @@ pub(super) struct Shared {
     /// Full segments, oldest first.
     pub(super) used: VecDeque<Used>,
     pub(super) free: Vec<Free>,
+    /// The file that is being made or deleted: its name may not outlive a loss of power.
+    pub(super) preparing: Option<String>,
     /// Size of every segment file in the directory.
     pub(super) sizes: BTreeMap<String, u64>,
     pub(super) next_sequence: u64,
@@ -112,15 +114,26 @@ impl Journal {
     /// more to do. A failure to make a spare is remembered for `NoRoom::Failed` until one succeeds.
     pub fn prepare(&self) -> io::Result<bool> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = self.shared().next_step(self);
+        let step = self.next_step();
         let outcome = match step {
             Step::Make(free, header) => self.make_ready(free, header),
             Step::Discard(free) => self.discard(free),
             Step::Idle => Ok(()),
         };
         let mut shared = self.shared();
+        shared.preparing = None;
         shared.stalled = outcome.is_err();
         outcome.map(|()| shared.has_work(&self.options))
+    }
+
+    fn next_step(&self) -> Step {
+        let mut shared = self.shared();
+        let step = shared.next_step(self);
+        shared.preparing = match &step {
+            Step::Make(free, _) | Step::Discard(free) => Some(free.name.clone()),
+            Step::Idle => None,
+        };
+        step
     }
 
     /// Where the background thread sleeps until a spare was taken, a segment was freed, `wake` was
@@ -167,7 +180,8 @@ impl Journal {
     pub fn segments_after(&self, applied: u64) -> Vec<String> {
         let shared = self.shared();
         let is_idle = |name: &String| {
-            shared.ready.iter().any(|ready| ready.name == *name)
+            shared.preparing.as_ref() == Some(name)
+                || shared.ready.iter().any(|ready| ready.name == *name)
                 || shared.free.iter().any(|free| free.name == *name)
                 || shared.used.iter().any(|used| used.name == *name && used.last <= applied)
         };
@@ -195,6 +209,7 @@ impl Journal {
         let mut shared = self.shared();
         let outcome = match outcome {
             Ok((file, bytes)) => {
+                shared.preparing = None;
                 shared.ready.push_back(Ready { name, file, bytes });
                 shared.failure = None;
                 Ok(())

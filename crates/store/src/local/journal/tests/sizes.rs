@@ -1,6 +1,10 @@
 //! Segments of several sizes: larger ones for large groups, more of them under load, few at rest.
 
 use super::*;
+use crate::local::directory::files::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 const USUAL: u64 = 16 << 10;
@@ -190,4 +194,83 @@ fn a_failure_or_crash_at_any_call_of_growing_loses_nothing() {
         }
     }
     assert!(failed > 20, "failing writes are reported: {failed}");
+}
+
+/// A disk that asks, whenever the name of a segment may still come or go with the power, whether somebody needs it.
+struct AskingFiles {
+    disk: ForgetfulDisk,
+    journal: OnceLock<Arc<Journal>>,
+    made: Mutex<Option<String>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl AskingFiles {
+    fn ask(&self, name: &str) {
+        let Some(journal) = self.journal.get() else { return };
+        assert!(!journal.segments_after(0).contains(&name.to_owned()), "{name} is needed and may be gone");
+        self.asked.lock().unwrap().push(name.to_owned());
+    }
+}
+
+impl Files for AskingFiles {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        *self.made.lock().unwrap() = Some(name.to_owned());
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.disk.open(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)?;
+        self.ask(name);
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        if let Some(name) = self.made.lock().unwrap().take() {
+            self.ask(&name);
+        }
+        self.disk.sync_dir()
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.disk.path_of(name)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+}
+
+/// A catalog that was written at such a moment named a segment that a loss of power, or the journal itself, then took: the
+/// store refused to open.
+#[test]
+fn a_segment_that_is_being_made_or_deleted_is_not_needed() {
+    let disk = ForgetfulDisk::new();
+    let (journal, made, asked) = (OnceLock::new(), Mutex::default(), Mutex::default());
+    let files = Arc::new(AskingFiles { disk: disk.clone(), journal, made, asked });
+    let opened = open(files.clone(), options(), 1, KEY, 0, &mut |_, _| Ok(())).unwrap();
+    assert!(files.journal.set(opened.journal.clone()).is_ok());
+    let mut rig = Rig { disk, opened, epoch: 1, durable: 0, applied: 0, written: BTreeMap::new() };
+    rig.settle();
+    let made = files.asked.lock().unwrap().len();
+    assert!(made > 0, "spares are made");
+    rig.reserve(60_000);
+    let last = rig.append(60_000);
+    rig.reserve(60_000);
+    rig.append(60_000);
+    rig.opened.journal.release(last);
+    rig.rest(200);
+    assert!(files.asked.lock().unwrap().len() > made + 1, "large ones are made and deleted");
+    assert_eq!(rig.opened.journal.segments_after(last).len(), 1, "the active one is needed");
 }
