@@ -8,11 +8,15 @@ mod targets;
 pub use targets::Target;
 
 use mutate::Mutator;
+use rustix::time::{ClockId, clock_gettime};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+/// Processor time of this process; a machine with other work makes everything take longer.
 const SLOW: Duration = Duration::from_secs(1);
-/// How often an input has to be slow: once may be the fault of a machine with other work.
+/// Whatever an input waits for.
+const STUCK: Duration = Duration::from_secs(20);
+/// How often an input has to be slow: once may be the fault of another thread.
 const SLOW_TIMES: u32 = 3;
 /// How long one target has its turn.
 const TURN: Duration = Duration::from_millis(50);
@@ -76,16 +80,37 @@ fn try_one(target: &Target, input: Vec<u8>, fuzzed: &mut Fuzzed) {
     fuzzed.inputs += 1;
     let panicked = || catch_unwind(AssertUnwindSafe(|| target.read(&input))).is_err();
     let is_slow = || {
-        let started = Instant::now();
+        let watch = Watch::start();
         target.read(&input);
-        started.elapsed() > SLOW
+        watch.is_slow()
     };
-    let started = Instant::now();
+    let watch = Watch::start();
     if panicked() {
         if fuzzed.panics.len() < KEPT {
             fuzzed.panics.push(input);
         }
-    } else if started.elapsed() > SLOW && (1..SLOW_TIMES).all(|_| is_slow()) && fuzzed.slow.len() < KEPT {
+    } else if watch.is_slow() && (1..SLOW_TIMES).all(|_| is_slow()) && fuzzed.slow.len() < KEPT {
         fuzzed.slow.push(input);
     }
+}
+
+struct Watch {
+    begun: Instant,
+    processor: Duration,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        Watch { begun: Instant::now(), processor: processor_time() }
+    }
+
+    fn is_slow(&self) -> bool {
+        let took = self.begun.elapsed();
+        took > STUCK || took > SLOW && processor_time() - self.processor > SLOW
+    }
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
 }
