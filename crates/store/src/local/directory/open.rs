@@ -263,21 +263,21 @@ fn start(
         observer: options.observer.clone(),
         peers: peers.clone(),
     });
-    let trough = Arc::new(FeedQueue::default());
-    wake_on_jump(&options.clock, &links, &trough);
+    let feed_queue = Arc::new(FeedQueue::default());
+    wake_on_jump(&options.clock, &links, &feed_queue);
     let mut threads = Threads::default();
     let stop = Arc::new(AtomicBool::new(false));
     let (journal, sink, committer) = match recovered {
         None => (None, CommitSink::Memory, None),
         Some(recovered) => {
-            recovered.tail.into_iter().for_each(|fed| trough.push(fed));
+            recovered.tail.into_iter().for_each(|fed| feed_queue.push(fed));
             let committer = Arc::new(Committer::new(
                 recovered.opened.last_position,
                 options.meters.clone(),
                 front.clone(),
             ));
             shard.position = recovered.opened.last_position + 1;
-            threads.commit(index, &committer, &links, &trough, options.durability)?;
+            threads.commit(index, &committer, &links, &feed_queue, options.durability)?;
             threads.prepare(index, &recovered.opened.journal, &stop)?;
             let (appender, syncs) = (recovered.opened.appender, options.durability == Durability::Fsync);
             let sink = CommitSink::Journal { appender, committer: committer.clone(), syncs };
@@ -285,7 +285,7 @@ fn start(
         }
     };
     let feeder = Feeder {
-        queue: trough.clone(),
+        queue: feed_queue.clone(),
         links: links.clone(),
         front,
         clock: options.clock.clone(),
@@ -298,10 +298,10 @@ fn start(
     };
     threads.feed(index, feeder)?;
     let low_space = low_space(part.files, options.low_space);
-    let owner = Owner::new(shard, links.clone(), trough.clone(), options.clock.clone(), sink, low_space);
+    let owner = Owner::new(shard, links.clone(), feed_queue.clone(), options.clock.clone(), sink, low_space);
     threads.own(index, owner, committer.clone())?;
     let threads = Mutex::new(threads);
-    Ok(ShardHandle { links, trough, committer, journal, limits: options.limits, stop, threads })
+    Ok(ShardHandle { links, feed_queue, committer, journal, limits: options.limits, stop, threads })
 }
 
 struct Recovered {
@@ -352,12 +352,12 @@ pub fn expect_segments(files: &dyn Files, segments: &[String]) -> Result<(), Ope
     }
 }
 
-fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<ShardContext>, trough: &Arc<FeedQueue>) {
-    let (inbox, trough) = (Arc::downgrade(&links.inbox), Arc::downgrade(trough));
+fn wake_on_jump(clock: &Arc<dyn Clock>, links: &Arc<ShardContext>, feed_queue: &Arc<FeedQueue>) {
+    let (inbox, feed_queue) = (Arc::downgrade(&links.inbox), Arc::downgrade(feed_queue));
     clock.on_jump(Box::new(move || {
-        if let (Some(inbox), Some(trough)) = (inbox.upgrade(), trough.upgrade()) {
+        if let (Some(inbox), Some(feed_queue)) = (inbox.upgrade(), feed_queue.upgrade()) {
             inbox.nudge();
-            trough.nudge();
+            feed_queue.nudge();
         }
     }));
 }

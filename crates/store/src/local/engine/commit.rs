@@ -157,7 +157,7 @@ impl Committer {
     }
 
     /// The thread: until closed and empty.
-    pub fn run(&self, sync: bool, links: &Arc<ShardContext>, trough: &FeedQueue) {
+    pub fn run(&self, sync: bool, links: &Arc<ShardContext>, feed_queue: &FeedQueue) {
         // Needs a privilege; without it a busy machine makes commits a little slower.
         let _ = rustix::process::nice(-5);
         let inbox = &*links.inbox;
@@ -182,7 +182,7 @@ impl Committer {
             let position = write.as_ref().map(|write| write.position);
             if let Some(position) = position {
                 // First, so that whoever learns of it can wait for the tables to have it.
-                trough.push(Fed { position, changes, counters });
+                feed_queue.push(Fed { position, changes, counters });
                 self.durable.store(position, Ordering::Release);
             }
             // The next group can be on its way while these answers are sent.

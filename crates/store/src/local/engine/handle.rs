@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 pub struct ShardHandle {
     pub links: Arc<ShardContext>,
-    pub trough: Arc<FeedQueue>,
+    pub feed_queue: Arc<FeedQueue>,
     pub committer: Option<Arc<Committer>>,
     pub journal: Option<Arc<Journal>>,
     /// How much may wait for the tables.
@@ -38,7 +38,7 @@ impl ShardHandle {
 
     pub fn health(&self) -> Health {
         let unwritable = self.links.unwritable.lock().expect("no one panics holding the reason").clone();
-        match (self.poison(), unwritable.or_else(|| self.trough.trouble())) {
+        match (self.poison(), unwritable.or_else(|| self.feed_queue.trouble())) {
             (Some(reason), _) => Health::Poisoned(reason.to_owned()),
             (None, Some(reason)) => Health::Unavailable(reason),
             (None, None) => Health::Ready,
@@ -109,7 +109,7 @@ impl ShardHandle {
         loop {
             let freed = self.links.room.notified();
             let used = self.links.unsettled_bytes.load(Ordering::Relaxed);
-            let is_hopeless = self.trough.trouble().is_some() || self.poison().is_some();
+            let is_hopeless = self.feed_queue.trouble().is_some() || self.poison().is_some();
             if used < limit || is_hopeless || self.links.inbox.is_closed() {
                 return;
             }
@@ -125,7 +125,7 @@ impl ShardHandle {
         self.links.room.notify_waiters();
         join(threads.own.take());
         join(threads.commit.take());
-        self.trough.close();
+        self.feed_queue.close();
         join(threads.feed.take());
         self.stop.store(true, Ordering::Release);
         if let Some(journal) = &self.journal {

@@ -47,7 +47,7 @@ pub struct Owner {
     pub shard: Shard,
     pub inbox: Arc<Inbox>,
     pub links: Arc<ShardContext>,
-    pub trough: Arc<FeedQueue>,
+    pub feed_queue: Arc<FeedQueue>,
     pub clock: Arc<dyn Clock>,
     pub sink: CommitSink,
     /// Why nothing may be written, if there is too little free space.
@@ -71,7 +71,7 @@ impl Owner {
     pub fn new(
         mut shard: Shard,
         links: Arc<ShardContext>,
-        trough: Arc<FeedQueue>,
+        feed_queue: Arc<FeedQueue>,
         clock: Arc<dyn Clock>,
         sink: CommitSink,
         low_space: Box<dyn Fn() -> Option<String> + Send>,
@@ -90,7 +90,7 @@ impl Owner {
             shard,
             inbox,
             links,
-            trough,
+            feed_queue,
             clock,
             sink,
             low_space,
@@ -139,7 +139,7 @@ impl Owner {
     fn settle(&mut self) -> bool {
         let is_more = self.shard.settle(SETTLE);
         let unsettled = self.links.unsettled_bytes.load(Ordering::Relaxed);
-        if unsettled < self.shard.limits.unsettled_of(Lane::Report) || self.trough.trouble().is_some() {
+        if unsettled < self.shard.limits.unsettled_of(Lane::Report) || self.feed_queue.trouble().is_some() {
             self.links.room.notify_waiters();
         }
         is_more
@@ -278,7 +278,7 @@ impl Owner {
         let CommitSink::Journal { appender, .. } = &self.sink else { return None };
         match appender.wait_room(self.room.largest_group(), SEGMENT_WAIT_MAX) {
             Err(error) => Some(error.to_string()),
-            Ok(()) => space.or_else(|| self.trough.trouble()),
+            Ok(()) => space.or_else(|| self.feed_queue.trouble()),
         }
     }
 
@@ -321,7 +321,7 @@ impl Owner {
             if group.entries > 0 {
                 let position = self.shard.position;
                 self.shard.unsettled_changes(changes.len());
-                self.trough.push(Fed { position, changes, counters });
+                self.feed_queue.push(Fed { position, changes, counters });
                 self.shard.position += 1;
             }
             return group.release(&self.links);

@@ -78,15 +78,15 @@ impl Threads {
         index: u32,
         committer: &Arc<Committer>,
         links: &Arc<ShardContext>,
-        trough: &Arc<FeedQueue>,
+        feed_queue: &Arc<FeedQueue>,
         durability: Durability,
     ) -> Result<(), OpenError> {
-        let (committer, links, trough) = (committer.clone(), links.clone(), trough.clone());
+        let (committer, links, feed_queue) = (committer.clone(), links.clone(), feed_queue.clone());
         let sync = durability == Durability::Fsync;
         let stranded = Stranded { committer: committer.clone(), links: links.clone() };
         let run = move || {
             let _stranded = stranded;
-            committer.run(sync, &links, &trough);
+            committer.run(sync, &links, &feed_queue);
         };
         self.commit = spawn(format!("codeq-sync-{index}"), run)?;
         Ok(())

@@ -59,7 +59,7 @@ pub async fn list(shards: &Shards, page: Page) -> Result<Result<Listed, Refusal>
 }
 
 async fn portion_of(shard: &ShardHandle, page: &Page, from: u64) -> Result<Portion, Failure> {
-    let _ = shard.trough.flush().await;
+    let _ = shard.feed_queue.flush().await;
     let now = shard.ask(Lane::Other, |turn, reply| turn.answer(reply, turn.aged)).await?;
     let page = page.clone();
     let tenant = page.tenant.clone().unwrap_or_default();

@@ -88,7 +88,7 @@ pub async fn act_on_named<T: Send + 'static>(
             return Err(after(!answers.is_empty(), busy));
         }
         // Of what ended a moment ago, memory may have only a part.
-        let _ = shard.trough.flush().await;
+        let _ = shard.feed_queue.flush().await;
         let asked = tasks[answers.len()..].to_vec();
         let read = |library: &TaskReader, version: &Version| look_up_named(library, version, asked);
         let (named, as_of) = look(&shard, &tenant, read).await?;
@@ -210,7 +210,7 @@ pub async fn cleanup_on(
     limit: usize,
 ) -> Result<u64, Failure> {
     // What ended a moment ago must be in the tables to be found.
-    let _ = shard.trough.flush().await;
+    let _ = shard.feed_queue.flush().await;
     let now = shard.ask(Lane::Other, |turn, reply| turn.answer(reply, turn.aged)).await?;
     let mut scan = CleanupScan { tenant, now, before, from: (i64::MIN, 0) };
     let mut removed = 0;

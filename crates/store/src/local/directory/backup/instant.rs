@@ -57,7 +57,7 @@ async fn mark(
     shard: Arc<ShardHandle>,
     meeting: Arc<Meeting>,
 ) -> Result<oneshot::Receiver<Arc<Version>>, Failure> {
-    let queue = shard.trough.clone();
+    let queue = shard.feed_queue.clone();
     let sealed = shard.ask(Lane::Other, move |turn, reply| {
         let is_met = meeting.attend();
         let has_entries = turn.group.entries > 0;
